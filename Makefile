@@ -1,0 +1,44 @@
+# Everything a person needs: `make demo`, `make test`, `make check`, `make bench`, `make quality`.
+# All of it works from a virtual environment of its own, filled from requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+READY := $(VENV)/ready
+
+.PHONY: demo test check bench quality lock install clean
+install: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Kura needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "installing into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore uv==$(UV_VERSION)
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+quality: $(READY)
+	$(BIN)/python -m tests.quality
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+lock:
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .kura-demo

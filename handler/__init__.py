@@ -1,0 +1,1 @@
+"""What a hosting platform calls."""

@@ -1,0 +1,138 @@
+"""Everything that Kura raises on purpose.
+
+    KuraError
+    ├── ArgumentError            400  what the caller sent cannot be right
+    │   └── UnknownDatabase      404  no such name, or not for this caller: the two read alike
+    ├── CredentialError          401  no credential, or not a valid one
+    ├── Forbidden                403  a valid credential that does not reach this far
+    ├── Unavailable              503  a database that may be seen but cannot be used now
+    ├── BranchFailed             502  keyword or semantic search was asked for and did not work
+    ├── StoreError               500  a database file says no
+    │   ├── Busy                 503  another process kept the lock for too long
+    │   ├── Damaged              500  the file is not a database, or is torn
+    │   └── WrongSchema          500  written by a newer Kura, or not by Kura
+    ├── EmbedderError            500  no vectors from this embedder
+    │   └── EmbedderMismatch     409  the database holds vectors of another embedder
+    ├── IngestError              500  a folder or file cannot be indexed
+    │   └── Unreadable           500  one file, with its reason; the rest goes on
+    └── ConfigurationError       500  a setting, a flag or an installation is wrong
+
+Messages are for people and models: they name what is wrong and what would be right. They never carry a secret, an
+absolute path of a serving machine, or a library's own exception text where that could hold either. `code` is stable
+and for scripts; `status` is the HTTP status that an edge answers with.
+"""
+
+from typing import ClassVar
+
+
+class KuraError(Exception):
+    """Base of all errors that Kura raises on purpose; its text may be shown to the caller."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+
+
+class ArgumentError(KuraError):
+    """What the caller sent cannot be right."""
+
+    code = "invalid_argument"
+    status = 400
+
+
+class UnknownDatabase(ArgumentError):
+    """No database of that name exists, or none that this caller may see."""
+
+    code = "unknown_database"
+    status = 404
+
+    def __init__(self, name: str, visible: tuple[str, ...] = ()) -> None:
+        names = ", ".join(f'"{n}"' for n in visible)
+        known = f"available: {names}" if names else "no database is available"
+        super().__init__(f'invalid argument: "{name}" not exist; {known}')
+
+
+class CredentialError(KuraError):
+    """No credential was sent, or it is not a valid one."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(KuraError):
+    """The credential is valid but does not reach this far."""
+
+    code = "forbidden"
+    status = 403
+
+
+class Unavailable(KuraError):
+    """A database that the caller may see cannot be used now."""
+
+    code = "unavailable"
+    status = 503
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f'database "{name}" unavailable: {reason}')
+
+
+class BranchFailed(KuraError):
+    """A search branch that was asked for, or was running, did not work."""
+
+    code = "search_failed"
+    status = 502
+
+
+class StoreError(KuraError):
+    """A database file says no."""
+
+    code = "store"
+
+
+class Busy(StoreError):
+    """Another process kept the write lock for longer than we wait."""
+
+    code = "busy"
+    status = 503
+
+
+class Damaged(StoreError):
+    """The file is not a database, or parts of it are torn."""
+
+    code = "damaged"
+
+
+class WrongSchema(StoreError):
+    """The database was written by a newer Kura, or not by Kura at all."""
+
+    code = "wrong_schema"
+
+
+class EmbedderError(KuraError):
+    """The embedder gave no usable vectors."""
+
+    code = "embedder"
+
+
+class EmbedderMismatch(EmbedderError):
+    """The database holds vectors of another embedder or dimension."""
+
+    code = "embedder_mismatch"
+    status = 409
+
+
+class IngestError(KuraError):
+    """A folder or file cannot be indexed."""
+
+    code = "ingest"
+
+
+class Unreadable(IngestError):
+    """One file cannot be indexed, for the reason that the message gives; the rest goes on."""
+
+    code = "unreadable"
+
+
+class ConfigurationError(KuraError):
+    """A setting, a command-line flag or the installation is wrong."""
+
+    code = "configuration"

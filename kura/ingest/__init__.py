@@ -1,0 +1,1 @@
+"""Files to store: find, parse, split, index, watch."""

@@ -1,0 +1,1 @@
+"""The edge: MCP, REST and the page, from one application."""

@@ -1,0 +1,70 @@
+"""Settings: built once by an entry point, passed down as plain values, never read elsewhere."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import platformdirs
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+Names = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """All that can be set, each by the environment variable `KURA_` + its name in capitals. Frozen.
+
+    Lists are comma-separated. An empty value counts as not set.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="KURA_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    data_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_data_path("kura", appauthor=False),
+        description="where the catalog, the databases and the inbox folders live",
+    )
+    cache_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_cache_path("kura", appauthor=False),
+        description="where the prepared model file is kept; it can be deleted at any time",
+    )
+    embedder: Literal["auto", "e5", "hashing", "none"] = Field(
+        default="auto",
+        description="what turns text into vectors: `auto` takes e5 where it is installed and otherwise none",
+    )
+    model_file: Path | None = Field(
+        default=None, description="a prepared model file to use instead of the one in the cache directory"
+    )
+    tenant: str | None = Field(
+        default=None, max_length=200, description="the tenant that a local or key session is fixed to"
+    )
+    user: str | None = Field(
+        default=None, max_length=200, description="the user that a local or key session is fixed to"
+    )
+    key_hash: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256, in lower-case hex, of the bearer key that HTTP callers must send",
+    )
+    public: bool = Field(default=False, description="serve to anyone without a credential, read-only; said explicitly")
+    allowed_hosts: Names = Field(
+        default=(), description="host names, besides loopback, that HTTP requests may be addressed to"
+    )
+    allowed_origins: Names = Field(default=(), description="browser origins that may call, such as https://app.example")
+    refresh_seconds: float = Field(
+        default=1.0, ge=0, le=3600, description="a running process looks for newly indexed content at most this often"
+    )
+    max_file_bytes: int = Field(
+        default=20_000_000, ge=1, description="a larger file is named and left out when indexing"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="warning", description="diagnostics below this level are not written to stderr"
+    )
+
+    @field_validator("allowed_hosts", "allowed_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(v.strip() for v in value.split(",") if v.strip()) if isinstance(value, str) else value
+
+    @field_validator("data_dir", "cache_dir", "model_file")
+    @classmethod
+    def _expand(cls, value: Path | None) -> Path | None:
+        return value.expanduser() if value is not None else None

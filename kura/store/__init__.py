@@ -1,0 +1,1 @@
+"""Where knowledge lives: the catalog, one database per knowledge base, and the statements over it."""

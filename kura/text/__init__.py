@@ -1,0 +1,1 @@
+"""Words to tokens: one tokeniser for the index and for queries."""

@@ -1,0 +1,1 @@
+"""Numbers: how vectors are packed, held and compared."""

@@ -1,0 +1,1 @@
+"""Run all of Kura on this machine."""
