@@ -60,10 +60,10 @@ _MARKS = (
     "\u0f71-\u0f84\u0f90-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
 )
 _LETTER = f"(?:[^\\W_{_SPACELESS}]|[{_MARKS}])"
-_ASCII_PUNCTUATION_THAT_PARTS = r"!\"$%()*,/:;<=>?\[\\\]^`{|}~"
+_PARTS = r"\s!\"$%()*,/:;<=>?\[\\\]^`{|}~\u00ab\u00bb\u2012-\u2018\u201a-\u201f\u3001\u3002"
 
 # A first, coarse cut at what never joins; its pieces are short and recur, so that their analysis can be remembered.
-_PIECE = re.compile(rf"\d{{1,3}}(?:,\d{{3}})+(?![\d,])|[^\s{_ASCII_PUNCTUATION_THAT_PARTS}]+")
+_PIECE = re.compile(rf"\d{{1,3}}(?:,\d{{3}})+(?![\d,])|[^{_PARTS}.]+(?:\.+[^{_PARTS}.]+)*")
 _RUN = re.compile(
     rf"(?P<spaceless>[{_SPACELESS}]+)"
     rf"|(?P<word>{_LETTER}+(?:[-'._&@]{_LETTER}+)*(?:\+\+(?![^\W\d_])|#(?!{_LETTER}))?)"

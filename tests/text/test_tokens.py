@@ -263,7 +263,7 @@ def test_texts_on_two_lines_have_the_tokens_of_both(one: str, other: str):
                 " ",
                 "c++",
             ),
-            *("\u0e01\u0e32", "🇩", "𠮷", "\u0301", "_", "1.", "A", "'s", "n't"),
+            *("\u0e01\u0e32", "🇩", "𠮷", "\u0301", "_", "1.", "A", "'s", "n't", ".", "a..", "1,000,"),
         ]
     ],
     ids=lambda text: ascii(text[:6]),
