@@ -92,7 +92,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             "create index chunks_pending on chunks (text_hash) where vector_id is null",
             """
             create virtual table chunks_fts using fts5 (
-              tokens, content = 'chunks', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 0'
+              tokens, content = 'chunks', content_rowid = 'id',
+              tokenize = 'unicode61 remove_diacritics 0 tokenchars ''_'''
             )
             """,
             """
