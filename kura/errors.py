@@ -7,6 +7,7 @@
     ├── Forbidden                403  a valid credential that does not reach this far
     ├── Unavailable              503  a database that may be seen but cannot be used now
     ├── BranchFailed             502  keyword or semantic search was asked for and did not work
+    │   └── NotReady             502  semantic search is not configured, loading, or waiting for vectors
     ├── StoreError               500  a database file says no
     │   ├── Busy                 503  another process kept the lock for too long
     │   ├── Damaged              500  the file is not a database, or is torn
@@ -80,6 +81,12 @@ class BranchFailed(KuraError):
 
     code = "search_failed"
     status = 502
+
+
+class NotReady(BranchFailed):
+    """Semantic search cannot run now; the text says why and since when. A notice where it was not asked for."""
+
+    code = "not_ready"
 
 
 class StoreError(KuraError):

@@ -1,0 +1,216 @@
+"""What a process keeps between searches: opened databases with their vectors, and the embedder.
+
+Everything here is made once, when the process starts, and shared by all requests. Loading happens in worker threads, so
+nothing that a request began is left behind on its event loop.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from kura.access.principal import may_see
+from kura.embed import Embedder
+from kura.errors import KuraError, StoreError, Unavailable, UnknownDatabase
+from kura.store.catalog import Catalog, Entry
+from kura.store.migrations import now, require_readable
+from kura.store.segments import Vectors, load
+from kura.store.sources import State, state
+from kura.store.sqlite import Connection, Reader
+from kura.types import Session
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class KnowledgeBase:
+    """One opened database: it reads from it, and holds the vectors as of the version that it last saw."""
+
+    def __init__(self, reader: Reader, executor: ThreadPoolExecutor, refresh_seconds: float) -> None:
+        self.reader = reader
+        self.opened_at = now()
+        self._executor = executor
+        self._refresh_seconds = refresh_seconds
+        self._vectors: Vectors | None = None
+        self._looked = float("-inf")
+        self._loading: Future[Vectors] | None = None
+        self._asking, self._writing = threading.Lock(), threading.Lock()
+
+    @property
+    def vectors(self) -> Vectors | None:
+        """The vectors that were last loaded; None before the first load is through."""
+        return self._vectors
+
+    def catch_up(self, *, at_once: bool = False) -> "Future[Vectors]":
+        """Load what is new, in a worker thread, unless that is under way or was done within the interval.
+
+        Args:
+            at_once: Look even if the interval has not passed.
+        """
+        with self._asking:
+            last = self._loading
+            if last is not None and not last.done():
+                return last
+            recent = time.monotonic() - self._looked < self._refresh_seconds
+            if last is not None and last.exception() is None and recent and not at_once:
+                return last
+            self._loading = self._executor.submit(self.load)
+            return self._loading
+
+    def load(self) -> Vectors:
+        """Load what is new, in the calling thread.
+
+        Raises:
+            StoreError: if the database cannot be read.
+        """
+        with self._writing:
+            # Set before looking: what is committed while we look is found the next time.
+            self._looked = time.monotonic()
+            known = self._vectors
+            self._vectors = self.reader.read_here(lambda connection: load(connection, known))
+            return self._vectors
+
+
+class Library:
+    """The databases of a catalog as one process sees them. Safe for use by many requests at once."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        load_embedder: Callable[[], Embedder | None],
+        *,
+        refresh_seconds: float = 1.0,
+        patience: float = 2.0,
+    ) -> None:
+        """Keep what is needed; nothing is opened before `start` or the first request.
+
+        Args:
+            catalog: Where the databases are.
+            load_embedder: Called once, in a worker thread; None means that there is no semantic search.
+            refresh_seconds: A database's version is looked at no more often than this.
+            patience: Seconds that a request waits for vectors or the embedder before it goes on without them.
+        """
+        self.patience = patience
+        self.started_at = now()
+        self._catalog = catalog
+        self._load_embedder = load_embedder
+        self._refresh_seconds = refresh_seconds
+        self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
+        self._lock = threading.Lock()
+        # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
+        self._bases: dict[tuple[str, str, str | None], KnowledgeBase] = {}
+        self._embedder: Future[Embedder | None] | None = None
+
+    def start(self, within: float = 0.0) -> None:
+        """Begin to load the embedder and every database; wait for them for at most `within` seconds."""
+        loading: list[Future[Any]] = [self.embedder()]
+        loading += [self._executor.submit(self._begin, entry) for entry in self._catalog.entries()]
+        wait(loading, timeout=within)
+
+    def embedder(self) -> "Future[Embedder | None]":
+        """The embedder, which begins to load when it is first asked for."""
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = self._executor.submit(self._load_embedder)
+            return self._embedder
+
+    async def registered(self, session: Session) -> list[Entry]:
+        """All databases that the session may see, by name."""
+        return [entry for entry in await self.in_thread(self._entries) if may_see(session, entry.name, entry.tenant)]
+
+    async def loaded(self, session: Session) -> list[str]:
+        """Names of the databases that the session may see and this process can search now."""
+        entries = await self.registered(session)
+        opened = await asyncio.gather(*(self.in_thread(self._opened_or_none, entry) for entry in entries))
+        return [entry.name for entry, base in zip(entries, opened, strict=True) if base is not None]
+
+    async def open(self, session: Session, name: str) -> KnowledgeBase:
+        """The database of that name, opened.
+
+        Raises:
+            UnknownDatabase: if there is none, or the session may not see it; the two read alike.
+            Unavailable: if it may be seen but cannot be opened.
+        """
+        entries = await self.registered(session)
+        for entry in entries:
+            if entry.name == name:
+                return await self.in_thread(self._opened, entry)
+        raise UnknownDatabase(name, tuple(entry.name for entry in entries))
+
+    async def in_thread(self, work: Callable[..., T], *args: object) -> T:
+        """Run blocking `work` in one of the library's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+
+    def close(self) -> None:
+        """Stop, once work in progress is through, and let go of all files."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._retain(())
+
+    def _entries(self) -> list[Entry]:
+        entries = self._catalog.entries()
+        self._retain(entries)
+        return entries
+
+    def _retain(self, entries: Iterable[Entry]) -> None:
+        """Close what was opened for databases that have been removed meanwhile."""
+        kept = {_key(entry) for entry in entries}
+        with self._lock:
+            gone = [self._bases.pop(key) for key in list(self._bases) if key not in kept]
+        for base in gone:
+            base.reader.close()
+
+    def _opened(self, entry: Entry) -> KnowledgeBase:
+        with self._lock:
+            base = self._bases.get(_key(entry))
+        if base is not None:
+            return base
+        reader = Reader(self._catalog.path(entry), self._executor)
+        try:
+            known = reader.read_here(_described)
+        except StoreError as error:
+            raise Unavailable(entry.name, str(error)) from error
+        if known.tenant != entry.tenant:
+            # A file that was swapped for another one must not serve a tenant's knowledge to strangers.
+            reader.close()
+            raise Unavailable(entry.name, "the database file belongs to another owner than the catalog says")
+        with self._lock:
+            base = self._bases.setdefault(_key(entry), KnowledgeBase(reader, self._executor, self._refresh_seconds))
+        if base.reader is not reader:
+            reader.close()
+        return base
+
+    def _opened_or_none(self, entry: Entry) -> KnowledgeBase | None:
+        try:
+            return self._opened(entry)
+        except Unavailable as error:
+            log.warning("%s", error)
+            return None
+
+    def _begin(self, entry: Entry) -> None:
+        try:
+            self._opened(entry).load()
+        except KuraError as error:
+            log.warning("%s", error)
+
+
+def _key(entry: Entry) -> tuple[str, str, str | None]:
+    return entry.file, entry.created_at, entry.tenant
+
+
+def _described(connection: Connection) -> State:
+    require_readable(connection)
+    return state(connection)
+
+
+async def waited(future: "Future[Any]", seconds: float) -> bool:
+    """Wait for a thread's result without cancelling it; returns whether it is there."""
+    if future.done():
+        return True
+    wrapped = asyncio.wrap_future(future)
+    # If nobody asks for it later, its error must not be reported as forgotten.
+    wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())
+    done, _ = await asyncio.wait({wrapped}, timeout=seconds)
+    return bool(done)

@@ -1,0 +1,178 @@
+"""The schema, as an append-only list of steps. Portable SQL: it runs on SQLite 3.40 and on libSQL alike.
+
+One database holds one knowledge base:
+
+- `state`       one row. `version` goes up by one with every committed change; `generation` with every change that a
+                reader cannot follow by difference (then it loads everything anew).
+- `roots`       folders (or single files) that were registered for indexing.
+- `sources`     the files below them, with what is needed to see whether one changed.
+- `chunks`      passages. A chunk's row never changes but for its vector: an edited source gets new rows with new ids,
+                so an id read a moment ago means the same passage or nothing.
+- `chunks_fts`  the keyword index over `chunks.tokens`.
+- `chunk_vectors`  one float32 vector for each distinct text; equal passages share it. Ids only grow.
+- `segments`    the same vectors again, packed 1,024 to a row, for a quick start. Derived: can be made anew at any time.
+- `removed_vectors`  ids that are gone, with the version in which they went, until segments without them are packed.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kura.errors import WrongSchema
+from kura.store.sqlite import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema: its number, its name, and the statements that make it."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        "knowledge",
+        (
+            """
+            create table state (
+              id integer primary key check (id = 1),
+              generation integer not null,
+              version integer not null,
+              tokenizer integer not null,
+              embedder text,
+              dimension integer,
+              tenant text,
+              created_at text not null
+            )
+            """,
+            """
+            create table roots (
+              id integer primary key autoincrement,
+              label text not null unique,
+              path text not null unique
+            )
+            """,
+            """
+            create table sources (
+              id integer primary key autoincrement,
+              root_id integer not null references roots (id),
+              path text not null,
+              content_hash text not null,
+              size integer not null,
+              mtime_ns integer not null,
+              indexed_at text not null,
+              unique (root_id, path)
+            )
+            """,
+            """
+            create table chunk_vectors (
+              id integer primary key autoincrement,
+              text_hash text not null unique,
+              embedding blob not null
+            )
+            """,
+            """
+            create table chunks (
+              id integer primary key autoincrement,
+              source_id integer not null references sources (id),
+              ordinal integer not null,
+              heading text not null,
+              first_line integer not null,
+              last_line integer not null,
+              content text not null,
+              tokens text not null,
+              text_hash text not null,
+              vector_id integer references chunk_vectors (id),
+              unique (source_id, ordinal)
+            )
+            """,
+            "create index chunks_by_vector on chunks (vector_id)",
+            "create index chunks_pending on chunks (text_hash) where vector_id is null",
+            """
+            create virtual table chunks_fts using fts5 (
+              tokens, content = 'chunks', content_rowid = 'id',
+              tokenize = 'unicode61 remove_diacritics 0 tokenchars ''_'''
+            )
+            """,
+            """
+            create table segments (
+              id integer primary key autoincrement,
+              codec text not null,
+              first_id integer not null,
+              last_id integer not null,
+              count integer not null,
+              ids blob not null,
+              scales blob not null,
+              codes blob not null
+            )
+            """,
+            """
+            create table removed_vectors (
+              vector_id integer primary key,
+              version integer not null
+            )
+            """,
+        ),
+    ),
+)
+
+SCHEMA_VERSION = MIGRATIONS[-1].version
+
+
+def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Bring a database up to the newest schema; each step is one transaction together with its record.
+
+    Raises:
+        WrongSchema: if the database was written by a newer Kura, or holds tables but is not Kura's.
+    """
+    with connection.transaction():
+        if applied_version(connection) == 0 and not _has(connection, "migrations"):
+            if connection.row("select 1 from sqlite_schema limit 1"):
+                raise WrongSchema("the file is a SQLite database, but not one of Kura's")
+            connection.run(
+                "create table migrations (version integer primary key, name text not null, applied_at text not null)"
+            )
+    for migration in migrations:
+        with connection.transaction():
+            if applied_version(connection) >= migration.version:
+                continue
+            for statement in migration.statements:
+                connection.run(statement)
+            connection.run(
+                "insert into migrations (version, name, applied_at) values (?, ?, ?)",
+                (migration.version, migration.name, now()),
+            )
+    require_readable(connection, migrations)
+
+
+def applied_version(connection: Connection) -> int:
+    """The newest step that this database has; 0 where it has none."""
+    if not _has(connection, "migrations"):
+        return 0
+    return int(connection.one("select coalesce(max(version), 0) from migrations")[0])
+
+
+def require_readable(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Check, without changing anything, that this Kura understands the database.
+
+    Raises:
+        WrongSchema: if it does not; the message says which side has to be renewed.
+    """
+    applied, known = applied_version(connection), migrations[-1].version
+    if applied == 0:
+        raise WrongSchema("the file is not one of Kura's databases, or was never finished; add the database again")
+    if applied > known:
+        raise WrongSchema(f"written by a newer Kura (schema {applied}, this one reads up to {known}); upgrade Kura")
+    if applied < known - 1:
+        raise WrongSchema(f"schema {applied} is too old to be served; run `kura index` on it once with this Kura")
+
+
+def now() -> str:
+    """The present moment as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _has(connection: Connection, table: str) -> bool:
+    return connection.row("select 1 from sqlite_schema where type = 'table' and name = ?", (table,)) is not None

@@ -1,0 +1,215 @@
+"""The local engine: SQLite through the standard library. Nothing else in Kura imports `sqlite3`.
+
+Driver exceptions become ours here. Databases are in WAL mode: readers never wait for the one writer, nor it for them.
+"""
+
+import asyncio
+import queue
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from kura.errors import Busy, Damaged, StoreError
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+WRITE_PATIENCE = 30.0
+"""Seconds that a writer waits for another one; each holds the lock for one source at most."""
+
+READ_PATIENCE = 10.0
+"""Seconds that a reader waits, which happens only while another process recovers or first creates the file."""
+
+_REASONS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (Busy, "another process is writing to the database and did not finish in time; try again"),
+    sqlite3.SQLITE_LOCKED: (Busy, "another process is writing to the database and did not finish in time; try again"),
+    sqlite3.SQLITE_NOTADB: (Damaged, "the file is not a SQLite database"),
+    sqlite3.SQLITE_CORRUPT: (Damaged, "the database file is damaged; index into a new one or restore a copy"),
+    sqlite3.SQLITE_FULL: (StoreError, "the disk is full"),
+    sqlite3.SQLITE_READONLY: (StoreError, "the database file or its folder is read-only"),
+    sqlite3.SQLITE_CANTOPEN: (StoreError, "the database file cannot be opened"),
+    sqlite3.SQLITE_IOERR: (StoreError, "the disk reported an error"),
+    sqlite3.SQLITE_PERM: (StoreError, "the database file may not be opened by this user"),
+    sqlite3.SQLITE_AUTH: (StoreError, "the database file may not be opened by this user"),
+    sqlite3.SQLITE_TOOBIG: (StoreError, "a value is larger than the database takes"),
+}
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        # The low byte is the primary code; extended ones only refine it.
+        known = _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if known is None:
+            raise
+        kind, reason = known
+        raise kind(reason) from error
+
+
+class Connection:
+    """One connection in autocommit mode. Not for use by two threads at once, but not bound to one either."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._raw = raw
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
+        """Run one statement and return all its rows."""
+        with _translated():
+            return self._raw.execute(sql, params).fetchall()
+
+    def row(self, sql: str, params: Sequence[object] = ()) -> Row | None:
+        """Run one statement and return its first row, or None."""
+        with _translated():
+            return self._raw.execute(sql, params).fetchone()
+
+    def one(self, sql: str, params: Sequence[object] = ()) -> Row:
+        """Run one statement whose row must be there, such as an aggregate.
+
+        Raises:
+            Damaged: if it is not.
+        """
+        row = self.row(sql, params)
+        if row is None:
+            raise Damaged("the database lacks a row that each of Kura's databases has")
+        return row
+
+    def iterate(self, sql: str, params: Sequence[object] = ()) -> Iterator[Row]:
+        """Run one statement and yield its rows one by one, without holding them all."""
+        with _translated():
+            yield from self._raw.execute(sql, params)
+
+    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one statement; returns how many rows it changed."""
+        with _translated():
+            return self._raw.execute(sql, params).rowcount
+
+    def insert(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one insert; returns the new row's id."""
+        with _translated():
+            return self._raw.execute(sql, params).lastrowid or 0
+
+    def many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of `rows`."""
+        with _translated():
+            self._raw.executemany(sql, rows)
+
+    @contextmanager
+    def transaction(self, *, write: bool = True) -> Generator[None]:
+        """All or nothing; with `write`, the write lock is taken at once so that nothing is read from an old view."""
+        with _translated():
+            self._raw.execute("begin immediate" if write else "begin")
+            try:
+                yield
+            except BaseException:
+                if self._raw.in_transaction:
+                    self._raw.execute("rollback")
+                raise
+            self._raw.execute("commit")
+
+    def close(self) -> None:
+        """Close it; closing twice is fine."""
+        with _translated():
+            self._raw.close()
+
+
+def open_for_writing(path: Path) -> Connection:
+    """Open a database for its one writer, creating the file where there is none.
+
+    Raises:
+        StoreError: if it cannot be opened or is not a database.
+    """
+    with _translated():
+        raw = sqlite3.connect(path, timeout=WRITE_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            raw.execute("pragma journal_mode = wal")
+            # A power cut may take the last transactions but never tears the file; a killed process loses nothing.
+            raw.execute("pragma synchronous = normal")
+            raw.execute("pragma foreign_keys = on")
+        except BaseException:
+            raw.close()
+            raise
+    return Connection(raw)
+
+
+def open_for_reading(path: Path) -> Connection:
+    """Open an existing database so that nothing in it can change through this connection.
+
+    On a medium where SQLite cannot place its `-shm` file beside the database, and no `-wal` file waits there, the file
+    is taken as immutable.
+
+    Raises:
+        StoreError: if there is no such file, or it cannot be opened.
+    """
+    with _translated():
+        try:
+            return _readonly(path, "mode=ro")
+        except sqlite3.OperationalError:
+            wal = path.with_name(path.name + "-wal")
+            if not path.is_file() or (wal.exists() and wal.stat().st_size):
+                raise
+            return _readonly(path, "mode=ro&immutable=1")
+
+
+def _readonly(path: Path, flags: str) -> Connection:
+    uri = f"file:{quote(str(path.absolute()))}?{flags}"
+    raw = sqlite3.connect(uri, uri=True, timeout=READ_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        raw.execute("pragma query_only = on")
+        # The first statement that touches the file is what tells whether it can be read at all.
+        raw.execute("select count(*) from sqlite_schema").fetchone()
+    except BaseException:
+        raw.close()
+        raise
+    return Connection(raw)
+
+
+class Reader:
+    """Reads one database from any number of threads and tasks, through a few connections that it keeps."""
+
+    def __init__(self, path: Path, executor: Executor) -> None:
+        self._path = path
+        self._executor = executor
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._closed = False
+
+    async def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
+        """Run one statement in a worker thread and return all its rows."""
+        return await self.read(lambda connection: connection.rows(sql, params))
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.read_here, work)
+
+    def read_here(self, work: Callable[[Connection], T]) -> T:
+        """As `read`, in the calling thread."""
+        try:
+            connection = self._idle.get_nowait()
+        except queue.Empty:
+            connection = open_for_reading(self._path)
+        try:
+            with connection.transaction(write=False):
+                result = work(connection)
+        except BaseException:
+            # Whatever went wrong may be the connection's own fault; a new one costs little.
+            connection.close()
+            raise
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.put(connection)
+        return result
+
+    def close(self) -> None:
+        """Close the connections that are idle, and those in use as soon as they are done."""
+        self._closed = True
+        while True:
+            try:
+                self._idle.get_nowait().close()
+            except queue.Empty:
+                return
