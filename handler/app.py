@@ -1,6 +1,6 @@
 """What AWS Lambda calls: `handler.app.handler`, built once, when a process starts cold."""
 
 from handler.adapter import Handler
-from kura.settings import Settings
+from kura.settings import read_settings
 
-handler = Handler(Settings())
+handler = Handler(read_settings())

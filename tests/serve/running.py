@@ -9,21 +9,29 @@ import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx2
-from mangum.types import LambdaContext
 
 from handler.adapter import Handler
+
+if TYPE_CHECKING:
+    from mangum.types import LambdaContext
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "events"
 EventKind = Literal["function_url", "http_api", "rest_api"]
 KINDS: tuple[EventKind, ...] = ("function_url", "http_api", "rest_api")
 
+CONTEXT = cast("LambdaContext", None)
+"""The context of an invocation; nothing of it is used."""
+
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 MODERN = "2026-07-28"
-META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
 def message(method: str, params: dict[str, Any] | None = None, id: int | str | None = 1) -> dict[str, Any]:  # noqa: A002
@@ -116,10 +124,6 @@ def answer(result: dict[str, Any]) -> httpx2.Response:
     return httpx2.Response(result["statusCode"], headers=result.get("headers", {}), content=content)
 
 
-class Invoked(LambdaContext):
-    """The context of an invocation; nothing of it is used."""
-
-
 class EventTransport(httpx2.AsyncBaseTransport):
     """Sends requests as events to a handler, one after the other, as one Lambda process gets them."""
 
@@ -138,7 +142,7 @@ class EventTransport(httpx2.AsyncBaseTransport):
             body=await request.aread(),
         )
         async with self.turn:
-            return answer(await asyncio.to_thread(self.handler, built, Invoked()))
+            return answer(await asyncio.to_thread(self.handler, built, CONTEXT))
 
 
 @asynccontextmanager
