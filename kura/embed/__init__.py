@@ -1,10 +1,11 @@
 """Text to vectors: the protocol that every embedder keeps, and the embedders."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # importing this room costs nothing; each embedder brings numpy itself
+    import numpy as np
+    from numpy.typing import NDArray
 
 Kind = Literal["query", "passage"]
 
@@ -27,7 +28,7 @@ class Embedder(Protocol):
         """Cosine similarity below which a hit says nothing; None where it is not known."""
         ...
 
-    def embed(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], kind: Kind) -> "NDArray[np.float32]":
         """Embed `texts` as queries or as passages.
 
         Returns:
