@@ -1,0 +1,108 @@
+"""The one HTTP application: MCP at /mcp, REST below /api."""
+
+from collections.abc import Sequence
+
+from mcp.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kura.access.credentials import Gate
+from kura.errors import KuraError
+from kura.search.library import Library
+from kura.serve.hosts import HostCheck, OwnHost
+from kura.serve.mcp import build_server
+from kura.serve.problems import Masked, known, problem, unrouted
+from kura.serve.rest import authorization, rest_routes
+from kura.types import Principal
+
+_PRINCIPAL = "kura.principal"
+
+
+def build_app(
+    library: Library,
+    gate: Gate,
+    *,
+    version: str,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    own_host: OwnHost | None = None,
+    max_body_bytes: int = 1_000_000,
+) -> ASGIApp:
+    """The ASGI application that every way of hosting serves. It needs no lifespan events.
+
+    Args:
+        library: The knowledge bases to serve.
+        gate: Who a request comes from.
+        version: Kura's version, which callers are told.
+        allowed_hosts: Host names, besides loopback, that requests may be addressed to; written with a port, only
+            with that port.
+        allowed_origins: Web origins whose pages may call.
+        own_host: What the platform says a request was addressed to; such a host is allowed.
+        max_body_bytes: A longer request body is refused (413).
+    """
+    server = build_server(library, _principal, version=version)
+    endpoint = _Mcp(server.core, gate, max_body_bytes)
+    middleware = [
+        Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
+        Middleware(Masked),
+    ]
+    if allowed_origins:
+        # Outermost: a browser shows a page no answer, not even a refusal, without these headers.
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["WWW-Authenticate"],
+        )
+        middleware.insert(0, cors)
+    app = Starlette(
+        routes=[Route("/mcp", endpoint), Route("/mcp/", endpoint), *rest_routes(library, gate, version=version)],
+        middleware=middleware,
+        exception_handlers={KuraError: known, HTTPException: unrouted},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _principal(request: Request | None) -> Principal:
+    # The request that carried this very message, so nothing is shared between requests that run at once.
+    assert request is not None  # noqa: S101 - this server is driven by HTTP alone
+    principal: Principal = request.scope[_PRINCIPAL]
+    return principal
+
+
+class _Mcp:
+    """Streamable HTTP without sessions: every request is answered by itself, as JSON, by whichever process gets it."""
+
+    def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int) -> None:
+        self._core = core
+        self._gate = gate
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            # Before the credential is asked for: a 401 here would start a client's search for one. There is no stream
+            # to GET and no session to DELETE.
+            answer = problem(405, "send JSON-RPC messages by POST", "method_not_allowed", {"Allow": "POST"})
+            await answer(scope, receive, send)
+            return
+        principal = await self._gate(authorization(Request(scope)))
+        # A manager lives for one request: it needs no lifespan, which some platforms run for each request or never,
+        # and it leaves no task behind. Hosts and origins are already checked, for all routes alike.
+        manager = StreamableHTTPSessionManager(
+            app=self._core,
+            stateless=True,
+            json_response=True,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=self._max_body_bytes,
+        )
+        async with manager.run():
+            await manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)

@@ -1,0 +1,171 @@
+"""The HTTP application as a process of its own, under uvicorn."""
+
+import contextlib
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from kura.access.credentials import choose_gate
+from kura.errors import ConfigurationError
+from kura.search.library import Library
+from kura.serve.app import build_app
+
+ENDPOINT = "endpoint"
+"""Name of the file in the data directory that holds a running server's URL."""
+
+
+def serve_http(
+    library: Library,
+    *,
+    data_dir: Path,
+    version: str,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    key_hash: str | None = None,
+    public: bool = False,
+    tenant: str | None = None,
+    user: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    ready: Callable[[str], None] = lambda _url: None,
+) -> None:
+    """Serve MCP and REST until the process is told to end, then finish what is under way.
+
+    Args:
+        library: The knowledge bases to serve.
+        data_dir: Where the `endpoint` file is kept while the server runs.
+        version: Kura's version, which callers are told.
+        host: Name or address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        key_hash: SHA-256 of the bearer key that callers must send.
+        public: Whether anyone may read without a credential.
+        tenant: Tenant that callers are fixed to.
+        user: User that callers are fixed to.
+        allowed_hosts: Host names, besides loopback and `host`, that requests may be addressed to.
+        allowed_origins: Web origins whose pages may call.
+        ready: Called with the server's URL once it can be reached.
+
+    Raises:
+        ConfigurationError: if it cannot listen there, or nothing says who may come in.
+    """
+    family, address = _resolve(host, port)
+    where = ipaddress.ip_address(address[0].partition("%")[0])
+    gate = choose_gate(key_hash=key_hash, public=public, loopback=where.is_loopback, tenant=tenant, user=user)
+    names = (host, _in_url(str(where)))
+    app = build_app(
+        library,
+        gate,
+        version=version,
+        allowed_hosts=allowed_hosts if where.is_unspecified else (*allowed_hosts, *names),
+        allowed_origins=allowed_origins,
+    )
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly():
+        reachable = "127.0.0.1" if where.is_unspecified and where.version == 4 else str(where)
+        reachable = "::1" if where.is_unspecified and where.version == 6 else reachable
+        url = f"http://{_in_url(reachable)}:{listener.getsockname()[1]}"
+        with _endpoint(data_dir, url):
+            ready(url)
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    if not 0 <= port <= 65_535:
+        raise ConfigurationError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for any free one")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise ConfigurationError(f'cannot listen on "{host}": it is no name or address of this machine') from None
+    # IPv4 first: it is what clients try when they are told "localhost".
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, (str(address[0]), int(address[1]))
+
+
+def _listen(family: socket.AddressFamily, address: tuple[str, int], host: str) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # A port that was in use a moment ago can be taken again; elsewhere the option would share a port in use.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(_why(error, address[1], host)) from error
+    return listener
+
+
+def _why(error: OSError, port: int, host: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is in use: another server, perhaps a `kura serve`, listens there; "
+            "stop it, or choose another port with --port (0 takes any free one)"
+        )
+    if error.errno == errno.EACCES:
+        return f"this user may not listen on port {port}: choose one above 1023 with --port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f'cannot listen on "{host}": it is no address of this machine'
+    return f'cannot listen on "{host}", port {port}: {os.strerror(error.errno or 0)}'
+
+
+@contextlib.contextmanager
+def _endpoint(data_dir: Path, url: str) -> Generator[None]:
+    """Keep the server's URL in the `endpoint` file, replaced in one step so that nobody reads half of it."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    path = data_dir / ENDPOINT
+    descriptor, temporary = tempfile.mkstemp(prefix=".endpoint-", dir=data_dir, text=True)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(url + "\n")
+    Path(temporary).replace(path)
+    try:
+        yield
+    finally:
+        # Another server may have started meanwhile and put its own URL there.
+        with contextlib.suppress(OSError):
+            if path.read_text(encoding="utf-8").strip() == url:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def _ends_quietly() -> Generator[None]:
+    """Let SIGTERM and Ctrl-C end the process by an exception, so that what was set up is taken down.
+
+    Uvicorn handles both itself while it runs, finishes what is under way, and then raises them again for whoever
+    handled them before: for us.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,125 @@
+"""The MCP server: one definition for stdio, HTTP and hosting platforms."""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from mcp.server import CacheHint, MCPServer, Server
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
+from mcp_types import Tool as Listed
+from starlette.requests import Request
+
+from kura.access.principal import open_session
+from kura.errors import KuraError
+from kura.search.library import Library
+from kura.serve.arguments import read, schema
+from kura.serve.tools import TOOLS, Tool
+from kura.types import Principal
+
+logger = logging.getLogger(__name__)
+
+PrincipalOf = Callable[[Request | None], Principal]
+"""Who sent a message: asked with the HTTP request that carried it, with None where there is no HTTP."""
+
+INSTRUCTIONS = """\
+Kura searches named knowledge bases: collections of documents that people have indexed. It finds passages by words \
+(keyword) and by meaning (semantic), in English, Chinese and other languages.
+
+How to use it: call list_rag first to see which knowledge bases there are, then search_rag with one name as db and \
+the question as q. Leave out mode to search both ways; if too little comes back, try other words. Each passage names \
+its source: cite it.
+
+What it is not: it is not a memory, and it keeps nothing of this conversation. It does not search the web. It cannot \
+change anything: no tool writes, and knowledge is indexed by people outside of this server."""
+
+READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+
+class KnowledgeServer(MCPServer[Any]):
+    """An `MCPServer` that lists and calls Kura's own tools.
+
+    The SDK's registry would check arguments its way: unknown ones ignored, `true` taken for 1, values echoed in errors
+    and every error prefixed. So the two public methods that use the registry are replaced, and it stays empty.
+    """
+
+    def __init__(self, library: Library, principal_of: PrincipalOf, version: str) -> None:
+        super().__init__(
+            "kura",
+            title="Kura",
+            description="Search over named knowledge bases.",
+            instructions=INSTRUCTIONS,
+            version=version,
+            # A stream of changes would keep a request open for ever, and stateless processes have none to tell.
+            subscriptions=False,
+            cache_hints={"tools/list": CacheHint(ttl_ms=300_000)},
+            log_level="WARNING",
+        )
+        self._library = library
+        self._principal_of = principal_of
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in TOOLS}
+
+    @property
+    def core(self) -> Server[Any]:
+        """The low-level server, which transports drive."""
+        return self._lowlevel_server
+
+    async def list_tools(self) -> list[Listed]:
+        """All tools, as clients see them."""
+        return [
+            Listed(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=schema(tool.arguments),
+                output_schema=tool.output,
+                annotations=READ_ONLY,
+            )
+            for tool in self._tools.values()
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult:
+        """Answer one call.
+
+        Returns:
+            The answer twice, as structure and as the same JSON in text; of an error, its text alone.
+
+        Raises:
+            MCPError: if there is no such tool.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            raise MCPError(code=INVALID_PARAMS, message=f"unknown tool; known are {', '.join(self._tools)}")
+        try:
+            principal = self._principal_of(None if context is None else context.request_context.request)
+            checked = read(tool.arguments, arguments)
+            session = open_session(principal, checked.tenant_id, checked.user_id)
+            answer = await tool.run(self._library, session, checked)
+        except KuraError as error:
+            return _failure(str(error))
+        except Exception:
+            request_id = uuid4().hex
+            logger.exception("%s failed unexpectedly, request id %s", name, request_id)
+            return _failure(f"internal error, request id {request_id}")
+        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
+
+
+def build_server(library: Library, principal_of: PrincipalOf, *, version: str) -> KnowledgeServer:
+    """The MCP server over a library.
+
+    Args:
+        library: The knowledge bases to serve.
+        principal_of: Who sent a message.
+        version: Kura's version, which clients are told.
+    """
+    return KnowledgeServer(library, principal_of, version)
+
+
+def _failure(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
