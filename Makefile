@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 READY := $(VENV)/ready
 
-.PHONY: demo test check bench quality lock install clean
+
+.PHONY: demo test check bench quality quality-floors lock install clean
 install: $(READY)
 
 $(READY): requirements.lock pyproject.toml
@@ -32,6 +33,10 @@ check: $(READY)
 
 quality: $(READY)
 	$(BIN)/python -m tests.quality
+
+# The floors that a release must keep; `make quality` prints the figures.
+quality-floors: $(READY)
+	$(BIN)/python -m pytest -m quality tests/quality
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

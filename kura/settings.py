@@ -1,11 +1,13 @@
 """Settings: built once by an entry point, passed down as plain values, never read elsewhere."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import platformdirs
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from kura.errors import ConfigurationError
 
 Names = Annotated[tuple[str, ...], NoDecode]
 
@@ -68,3 +70,19 @@ class Settings(BaseSettings):
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return value.expanduser() if value is not None else None
+
+
+def read_settings(**given: object) -> Settings:
+    """Settings from the environment, with what an entry point was `given` explicitly above it; None is not given.
+
+    Raises:
+        ConfigurationError: if a value is not allowed; the message names the variable and the rule, never the value.
+    """
+    try:
+        return Settings(**cast(dict[str, Any], {name: value for name, value in given.items() if value is not None}))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        field = Settings.model_fields.get(name)
+        meaning = f" ({field.description})" if field is not None else ""
+        raise ConfigurationError(f"KURA_{name.upper()}{meaning}: {first['msg']}") from None

@@ -1,0 +1,5 @@
+"""`python -m kura` is `kura`."""
+
+from kura.cli import main
+
+main()

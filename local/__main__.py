@@ -1,0 +1,8 @@
+"""`python -m local` serves MCP on standard input and output straight from a checkout; options are those of `kura mcp`."""
+
+import sys
+
+from kura.cli import main
+
+sys.argv[1:1] = ["mcp"]
+main()
