@@ -236,15 +236,15 @@ def attach(connection: Connection, vectors: Mapping[str, Vector]) -> None:
     """
     with connection.transaction():
         dimension = state(connection).dimension
-        attached = 0
-        for digest, vector in vectors.items():
+        waiting = {
+            digest: vector
+            for digest, vector in vectors.items()
             # A text that has gone meanwhile must not leave a vector behind.
-            if connection.row("select 1 from chunks where text_hash = ? and vector_id is null", (digest,)):
-                vector_id = _vector_id(connection, digest, vector, dimension)
-                attached += connection.run(
-                    "update chunks set vector_id = ? where text_hash = ? and vector_id is null", (vector_id, digest)
-                )
-        if attached:
+            if connection.row("select 1 from chunks where text_hash = ? and vector_id is null", (digest,))
+        }
+        for digest, vector in waiting.items():
+            _vector_id(connection, digest, vector, dimension)
+        if waiting:
             _bump(connection)
 
 
@@ -320,9 +320,12 @@ def _vector_id(connection: Connection, digest: str, vector: Vector | None, dimen
         raise EmbedderError(f"the embedder gave a vector of shape {vector.shape}; the database needs ({dimension},)")
     if not np.isfinite(vector).all() or not vector.any():
         raise EmbedderError("the embedder gave a vector that is zero or not finite")
-    return connection.insert(
+    vector_id = connection.insert(
         "insert into chunk_vectors (text_hash, embedding) values (?, ?)", (digest, to_bytes(vector))
     )
+    # The same text in other sources may have waited for it.
+    connection.run("update chunks set vector_id = ? where text_hash = ? and vector_id is null", (vector_id, digest))
+    return vector_id
 
 
 def _drop_sources(connection: Connection, source_ids: Sequence[int], version: int) -> None:
