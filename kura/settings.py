@@ -1,7 +1,7 @@
 """Settings: built once by an entry point, passed down as plain values, never read elsewhere."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import platformdirs
 from pydantic import Field, ValidationError, field_validator
@@ -72,14 +72,14 @@ class Settings(BaseSettings):
         return value.expanduser() if value is not None else None
 
 
-def read_settings(**given: Any) -> Settings:
+def read_settings(**given: object) -> Settings:
     """Settings from the environment, with what an entry point was `given` explicitly above it; None is not given.
 
     Raises:
         ConfigurationError: if a value is not allowed; the message names the variable and the rule, never the value.
     """
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**cast(dict[str, Any], {name: value for name, value in given.items() if value is not None}))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"

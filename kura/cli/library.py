@@ -10,9 +10,5 @@ from kura.store.catalog import Catalog
 
 def open_library(settings: Settings, *, patience: float = 2.0) -> Library:
     """The library over the data directory, with the embedder that the settings choose; nothing is loaded yet."""
-    load = partial(
-        load_embedder, settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file
-    )
-    return Library(
-        Catalog(settings.data_dir), load, refresh_seconds=settings.refresh_seconds, patience=patience
-    )
+    load = partial(load_embedder, settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+    return Library(Catalog(settings.data_dir), load, refresh_seconds=settings.refresh_seconds, patience=patience)

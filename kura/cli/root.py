@@ -4,12 +4,13 @@ Exit codes: 0 done; 1 it did not work, stderr has one line that says why; 2 the 
 index` went through but left something out, each named on stderr; 130 interrupted with Ctrl-C.
 """
 
+import importlib
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -39,19 +40,16 @@ _COMMANDS = {
 class Lazy(click.Group):
     """A group whose commands live in modules that are imported only when one of them is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands, in the order in which a person meets them."""
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """The command of that name, imported now."""
         module = _COMMANDS.get(cmd_name)
         if module is None:
             return None
-        loaded = __import__(f"kura.cli.{module}", fromlist=["_"])
-        command = getattr(loaded, f"{cmd_name}_command")
-        assert isinstance(command, click.Command)
-        return command
+        return cast(click.Command, getattr(importlib.import_module(f"kura.cli.{module}"), f"{cmd_name}_command"))
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -63,7 +61,7 @@ class Lazy(click.Group):
 )
 @click.pass_context
 def kura(ctx: click.Context, data_dir: Path | None) -> None:
-    """Index folders of files and serve them to AI agents over MCP.
+    r"""Index folders of files and serve them to AI agents over MCP.
 
     \b
     Start here:

@@ -126,4 +126,3 @@ def _settings(data_dir: Path | None, tenant: str | None, user: str | None) -> Se
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="kura: %(message)s")
     return settings
-

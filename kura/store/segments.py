@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kura.errors import Damaged
-from kura.store.sources import State, state
+from kura.store.sources import State, Statistics, state, statistics
 from kura.store.sqlite import Connection
 from kura.vectors.codec import CODEC, from_bytes, pack, repacked, unpack
 from kura.vectors.matrix import Matrix
@@ -15,9 +15,13 @@ SEGMENT_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A database's vectors as of one version. `matrix` is None where no vector was ever stored."""
+    """A database's vectors as of one version, with the counts of that version.
+
+    `matrix` is None where no embedder has come yet.
+    """
 
     state: State
+    counts: Statistics
     matrix: Matrix | None
 
 
@@ -62,24 +66,34 @@ def load(connection: Connection, known: Vectors | None = None) -> Vectors:
         Damaged: if a segment or row does not have the form that the database says.
     """
     current = state(connection)
-    if current.dimension is None:
-        return Vectors(current, None)
-    if known is None or known.matrix is None or known.state.generation != current.generation:
-        matrix, seen = _from_segments(connection, current.dimension), -1
-    elif known.state.version == current.version:
+    if known is not None and known.state == current:
         return known
-    else:
+    counts = statistics(connection)
+    if current.dimension is None:
+        return Vectors(current, counts, None)
+    if known is not None and known.matrix is not None and _follows(current, known.state):
         matrix, seen = known.matrix, known.state.version
+    else:
+        matrix, seen = _from_segments(connection, current.dimension), -1
     while rows := connection.rows(
         "select id, embedding from chunk_vectors where id > ? order by id limit 4096", (matrix.last_id,)
     ):
         try:
             vectors = repacked(from_bytes([row[1] for row in rows], current.dimension))
         except ValueError as error:
-            raise Damaged(f"{error}; run `kura index NAME --rebuild`") from error
+            raise _damaged(str(error)) from error
         matrix = matrix.extended(np.array([row[0] for row in rows], np.int64), vectors)
     removed = connection.rows("select vector_id from removed_vectors where version > ?", (seen,))
-    return Vectors(current, matrix.without(row[0] for row in removed))
+    return Vectors(current, counts, matrix.without(row[0] for row in removed))
+
+
+def _follows(current: State, known: State) -> bool:
+    # Another time of creation, or a version that goes back: another file was put in this one's place.
+    return (
+        (current.generation, current.created_at) == (known.generation, known.created_at)
+        and (current.embedder, current.dimension) == (known.embedder, known.dimension)
+        and current.version > known.version
+    )
 
 
 def _from_segments(connection: Connection, dimension: int) -> Matrix:
@@ -90,14 +104,23 @@ def _from_segments(connection: Connection, dimension: int) -> Matrix:
     ):
         end = filled + size
         if codec != CODEC or len(raw_ids) != 8 * size or len(raw_scales) != 4 * size:
-            raise Damaged("a segment of vectors cannot be read; run `kura index NAME --rebuild`")
+            raise _damaged("a segment of vectors cannot be read")
         if len(raw_codes) != size * dimension:
-            raise Damaged(f"a segment does not hold {dimension} dimensions; run `kura index NAME --rebuild`")
+            raise _damaged(f"a segment of vectors does not hold {dimension} dimensions")
         ids[filled:end] = np.frombuffer(raw_ids, "<i8")
         codes = np.frombuffer(raw_codes, np.int8).reshape(size, dimension)
-        unpack(np.frombuffer(raw_scales, "<f4"), codes, rows[filled:end])
+        scales = np.frombuffer(raw_scales, "<f4")
+        if not np.isfinite(scales).all():
+            raise _damaged("a segment holds numbers that are none")
+        unpack(scales, codes, rows[filled:end])
         filled = end
+    if not (ids[1:] > ids[:-1]).all():
+        raise _damaged("the segments of vectors overlap")
     return Matrix(dimension, ids, rows)
+
+
+def _damaged(what: str) -> Damaged:
+    return Damaged(f"{what}; the operator can run `kura index NAME --rebuild`")
 
 
 def _write_segment(connection: Connection, rows: list[tuple[int, bytes]], dimension: int) -> None:
