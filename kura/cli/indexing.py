@@ -15,7 +15,9 @@ from kura.cli.root import INCOMPLETE, INTERRUPTED, clean, data_dir_option
 from kura.embed import Embedder, weights
 from kura.embed.choose import identify_embedder, load_embedder
 from kura.errors import ConfigurationError
-from kura.ingest.index import Done, Embedded, Event, Found, Model, Report, Target, reconcile, register, writing
+from kura.ingest.embedding import Model
+from kura.ingest.index import Done, Embedded, Event, Found, Report, reconcile
+from kura.ingest.roots import Target, register, writing
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
 
