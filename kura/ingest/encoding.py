@@ -4,8 +4,6 @@ import codecs
 import re
 from collections.abc import Iterator
 
-from charset_normalizer import from_bytes
-
 from kura.errors import Unreadable
 
 HEAD = 8192
@@ -151,6 +149,8 @@ def _legacy(data: bytes) -> str:
         return data.decode("utf-8", "replace")  # with a few broken bytes: a log that was cut, a stray paste
     if _is_western(sample):
         return data.decode("cp1252", "replace")
+    from charset_normalizer import from_bytes  # noqa: PLC0415  (40 ms, and most people's files are UTF-8)
+
     best = from_bytes(sample, cp_isolation=list(_ENCODINGS)).best()
     encoding = best.encoding if best is not None else None
     if (likely := _short_chinese(sample, encoding)) is not None:

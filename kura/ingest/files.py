@@ -20,9 +20,10 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pathspec import GitIgnoreSpec
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".kuraignore")
 
@@ -107,9 +108,14 @@ def below(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(folder + "/")
 
 
+def reason_of(error: OSError) -> str:
+    """What went wrong, in the operating system's words, without the path."""
+    return (error.strerror or type(error).__name__).lower()
+
+
 _NOT_UNICODE = "the name is not valid Unicode; rename it"
 
-_Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+_Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """Ignore rules in force, outermost first, each with the path (ending in a slash, or empty) that it is relative to."""
 
 
@@ -139,7 +145,7 @@ def _descend(state: _State, location: str, prefix: str, rules: _Rules) -> None:
         except FileNotFoundError:
             continue  # gone since its parent was listed: deleted
         except OSError as error:
-            state.problems.append(Problem(prefix.rstrip("/"), f"the folder cannot be listed: {_reason(error)}"))
+            state.problems.append(Problem(prefix.rstrip("/"), f"the folder cannot be listed: {reason_of(error)}"))
             state.unread.append(prefix.rstrip("/"))
             continue
         names = {entry.name for entry in entries}
@@ -179,7 +185,7 @@ def _take(state: _State, entry: os.DirEntry[str], prefix: str, rules: _Rules) ->
     except FileNotFoundError:
         pass  # gone since the folder was listed: deleted
     except OSError as error:
-        state.problems.append(Problem(path, _reason(error)))
+        state.problems.append(Problem(path, reason_of(error)))
         state.unread.append(path)
     return None
 
@@ -198,7 +204,7 @@ def _follow(state: _State) -> None:
                 target = os.path.realpath(location)
             except OSError as error:
                 broken = isinstance(error, FileNotFoundError)
-                state.problems.append(Problem(path, "a link to nothing" if broken else _reason(error)))
+                state.problems.append(Problem(path, "a link to nothing" if broken else reason_of(error)))
                 continue
             if any(_holds(other, target) for other in state.others if not _holds(other, state.root)):
                 continue
@@ -218,11 +224,13 @@ def _with_rules_of(state: _State, location: str, prefix: str, names: set[str], r
     for name in IGNORE_FILES:
         if name not in names:
             continue
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415  (60 ms, and many folders have no such file)
+
         try:
             text = Path(location, name).read_text("utf-8", "replace").removeprefix("\ufeff")
             rules = (*rules, (prefix, GitIgnoreSpec.from_lines(text.splitlines())))
         except (OSError, ValueError) as error:
-            reason = _reason(error) if isinstance(error, OSError) else "it holds a pattern that is not valid"
+            reason = reason_of(error) if isinstance(error, OSError) else "it holds a pattern that is not valid"
             state.problems.append(Problem(prefix + name, f"its rules are not applied: {reason}"))
     return rules
 
@@ -247,7 +255,3 @@ def _storable(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or type(error).__name__).lower()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from kura.errors import Unreadable
 from kura.ingest.encoding import HEAD, decode, is_binary
+from kura.ingest.files import reason_of
 
 Kind = Literal["markdown", "code", "text"]
 
@@ -70,7 +71,7 @@ def read(location: str, name: str, *, most: int) -> Read | None:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Unreadable(f"cannot be read: {(error.strerror or type(error).__name__).lower()}") from error
+        raise Unreadable(f"cannot be read: {reason_of(error)}") from error
     return Read(data, found.st_size, found.st_mtime_ns)
 
 
