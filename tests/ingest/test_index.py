@@ -197,7 +197,7 @@ def test_a_nested_root_takes_its_files_over_with_their_vectors(
 
 
 def test_a_root_registered_inside_another_takes_over_what_that_had_indexed(
-    connection: Connection, docs: Path, index: Index, embedder: CountingEmbedder
+    connection: Connection, docs: Path, index: Index
 ):
     write(docs / "a.md", "outside")
     write(docs / "sub" / "b.md", "inside")

@@ -25,8 +25,8 @@ def characters_and_two(text: str) -> int:
 COUNTS: list[Callable[[str], int]] = [words, estimate_tokens, characters_and_two]
 markdown = st.lists(
     st.sampled_from(
-        ["# A", "## B b", "### C #", "Title\n===", "Sub\n---", "```", "~~~~", "```python\nx = 1\n```", "- item", "> quote",
-         "", "", "    code", "word " * 40, "中文没有空格的一段话。" * 8,
+        ["# A", "## B b", "### C #", "Title\n===", "Sub\n---", "```", "~~~~", "```python\nx = 1\n```", "- item",
+         "> quote", "", "", "    code", "word " * 40, "中文没有空格的一段话。" * 8,
          "x" * 300, "|a|b|\n|-|-|\n|1|2|", "<!-- # no -->", "---", "***", "\t"]
     )
     | st.text(max_size=60),
