@@ -117,7 +117,9 @@ class Display:
     def __enter__(self) -> Callable[[Event], None]:
         return self._show
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _t: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _t: TracebackType | None
+    ) -> None:
         self._end_bar()
 
     def _show(self, event: Event) -> None:
