@@ -3,7 +3,8 @@
 One database holds one knowledge base:
 
 - `state`       one row. `version` goes up by one with every committed change; `generation` with every change that a
-                reader cannot follow by difference (then it loads everything anew).
+                reader cannot follow by difference (then it loads everything anew). `centre` is what segments are
+                packed around.
 - `roots`       folders (or single files) that were registered for indexing.
 - `sources`     the files below them, with what is needed to see whether one changed.
 - `chunks`      passages. A chunk's row never changes but for its vector: an edited source gets new rows with new ids,
@@ -44,6 +45,7 @@ MIGRATIONS: tuple[Migration, ...] = (
               tokenizer integer not null,
               embedder text,
               dimension integer,
+              centre blob,
               tenant text,
               created_at text not null
             )
@@ -106,6 +108,7 @@ MIGRATIONS: tuple[Migration, ...] = (
               count integer not null,
               ids blob not null,
               scales blob not null,
+              along blob not null,
               codes blob not null
             )
             """,

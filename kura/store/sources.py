@@ -307,7 +307,7 @@ def _bump(connection: Connection) -> int:
 def _forget_vectors(connection: Connection) -> None:
     for table in ("segments", "removed_vectors", "chunk_vectors"):
         connection.run(f"delete from {table}")
-    connection.run("update state set generation = generation + 1 where id = 1")
+    connection.run("update state set centre = null, generation = generation + 1 where id = 1")
 
 
 def _vector_id(connection: Connection, digest: str, vector: Vector | None, dimension: int | None) -> int | None:

@@ -1,6 +1,6 @@
 """How tests put knowledge into a database: as the indexer does, without files."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from kura.embed import Embedder
@@ -63,7 +63,7 @@ def put(
     return sources(connection, root_id)[path].id
 
 
-def add(catalog: Catalog, name: str, files: dict[str, Sequence[str]], embedder: Embedder | None = None) -> Entry:
+def add(catalog: Catalog, name: str, files: Mapping[str, Sequence[str]], embedder: Embedder | None = None) -> Entry:
     """A new database with these sources."""
     entry = catalog.add(name)
     with writing(catalog, entry) as connection:
