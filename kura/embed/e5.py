@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from kura.embed import Kind
 from kura.embed.prepared import BLOCK, Prepared, open_prepared
-from kura.embed.trie import DoubleArray
 from kura.embed.unigram import Unigram
 
 LONGEST: Final = 512
@@ -59,17 +58,7 @@ class E5:
         self._model = model
         # Digests of what is read whole in any case. The word table is not: only its used rows ever are.
         prepared.verify(name for name in _TENSORS if not name.startswith("words."))
-        self._unigram = Unigram(
-            DoubleArray(
-                prepared.tensor("trie.base"),
-                prepared.tensor("trie.check"),
-                prepared.tensor("trie.value"),
-                prepared.tensor("trie.alphabet").tobytes().decode("utf-32-le"),
-            ),
-            prepared.tensor("scores"),
-            unknown=model.unknown,
-            longest=model.longest,
-        )
+        self._unigram = Unigram.of(prepared)
         self._word_codes = prepared.tensor("words.codes")
         self._word_scales = prepared.tensor("words.scales")
         self._positions: _Floats = prepared.tensor("positions")

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kura.embed.prepared import Prepared
 from kura.embed.trie import DoubleArray
 
 SPACE: Final = "\u2581"
@@ -87,6 +88,22 @@ class Unigram:
         self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
         self._longest = longest
         self._cached_pieces = lru_cache(maxsize=_CACHED_WORDS)(self._pieces)
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Unigram":
+        """Make the tokeniser of a prepared model file.
+
+        Raises:
+            EmbedderError: if the file lacks a part of it.
+        """
+        alphabet = prepared.tensor("trie.alphabet").tobytes().decode("utf-32-le")
+        base, check, value = (prepared.tensor(f"trie.{name}") for name in ("base", "check", "value"))
+        return cls(
+            DoubleArray(base, check, value, alphabet),
+            prepared.tensor("scores"),
+            unknown=prepared.model.unknown,
+            longest=prepared.model.longest,
+        )
 
     def ids(self, text: str, limit: int | None = None) -> list[int]:
         """Tokenise `text`, without special tokens.
