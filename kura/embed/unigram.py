@@ -1,7 +1,12 @@
 """SentencePiece's Unigram tokeniser, as XLM-RoBERTa uses it, over arrays that can be memory-mapped.
 
 Nothing is built at load: the vocabulary is a double-array trie (`kura.embed.trie`), walked by a Viterbi search in plain
-Python.
+Python. Measured on one machine, over three documents (words seen before come from a cache, 0.5 µs a token):
+
+                                      load       memory    a token
+    this                                6 ms       9 MB    4–6 µs
+    marisa-trie, mapped, same search    3 ms       4 MB    7–9 µs
+    `tokenizers`                    1,190 ms     358 MB    1–2 µs
 """
 
 import re

