@@ -3,8 +3,9 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -18,10 +19,17 @@ from kura.errors import ConfigurationError
 from kura.ingest.embedding import Model
 from kura.ingest.index import Done, Embedded, Event, Found, Report, reconcile
 from kura.ingest.roots import Target, register, writing
+from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
+from kura.store.sources import roots
+from kura.store.sqlite import open_for_reading
 
 LOCK_PATIENCE = 2.0
+"""Seconds to wait for another process that is indexing before a person is told."""
+
+WATCH_PATIENCE = 3600.0
+"""The same for a watching process: it has time, and a change must not be lost."""
 
 
 @click.command("index")
@@ -43,31 +51,89 @@ def index_command(
     settings = read_settings(data_dir=data_dir)
     catalog = Catalog(settings.data_dir)
     entry = catalog.find(clean(name))
-    database, model = catalog.path(entry), _model(settings)
-    with _stopping() as stop, writing(database, patience=LOCK_PATIENCE) as connection:
-        targets: list[Target] | None = [register(connection, path) for path in paths] or None
-        inbox = catalog.inbox(entry)
-        if targets is None and inbox.is_dir() and any(inbox.iterdir()):
-            register(connection, inbox)
+    indexer = Indexer(
+        name=entry.name,
+        database=catalog.path(entry),
+        paths=paths,
+        inbox=catalog.inbox(entry),
+        model=_model(settings),
+        max_file_bytes=settings.max_file_bytes,
+        leave_out=settings.data_dir.resolve(),
+        verbose=verbose,
+    )
+    with _stopping() as stop:
+        report = indexer.run(stop, rebuild=rebuild, patience=LOCK_PATIENCE)
+        if watch and not stop.is_set():
+            click.echo("watching for changes (Ctrl-C stops)", err=True)
+            for changed in changes(indexer.watched, stop, leave_out=[indexer.leave_out]):
+                indexer.run(stop, only=changed, patience=WATCH_PATIENCE)
+            return 0
+    if report.stopped:
+        return INTERRUPTED
+    return INCOMPLETE if report.problems else 0
 
-        def run() -> Report:
-            with Display(verbose=verbose) as display:
-                return reconcile(
-                    connection,
-                    targets,
-                    model=model,
-                    max_file_bytes=settings.max_file_bytes,
-                    leave_out=[settings.data_dir.resolve()],
-                    rebuild=rebuild,
-                    progress=display,
-                    should_stop=stop.is_set,
-                )
 
-        report = run()
-        _say(entry.name, report, model)
-        if report.stopped:
-            return INTERRUPTED
-        return INCOMPLETE if report.problems else 0
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """One database with what is indexed into it, and how."""
+
+    name: str
+    database: Path
+    paths: tuple[Path, ...]
+    inbox: Path
+    model: Model | None
+    max_file_bytes: int
+    leave_out: Path
+    verbose: bool
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        patience: float,
+        rebuild: bool = False,
+        only: Collection[Path] | None = None,
+    ) -> Report:
+        """Bring the database up to date and say what was done.
+
+        Args:
+            stop: Ends the run early, between files.
+            patience: Seconds to wait for another process that is indexing.
+            rebuild: Read, split and embed everything anew.
+            only: Look only at these of the roots; then nothing is said where nothing changed.
+        """
+        with writing(self.database, patience=patience) as connection, Display(verbose=self.verbose) as display:
+            targets = [register(connection, path) for path in self.paths]
+            if not self.paths:
+                if self.inbox.is_dir() and any(self.inbox.iterdir()):
+                    register(connection, self.inbox)
+                targets = [Target(root) for root in roots(connection)]
+            if only is not None:
+                targets = [target for target in targets if Path(target.root.path, target.within) in only]
+            report = reconcile(
+                connection,
+                targets,
+                model=self.model,
+                max_file_bytes=self.max_file_bytes,
+                leave_out=[self.leave_out],
+                rebuild=rebuild,
+                progress=display if only is None else lambda _event: None,
+                should_stop=stop.is_set,
+            )
+        if only is None or report.added or report.updated or report.removed or report.problems:
+            _say(self.name, report, self.model)
+        return report
+
+    def watched(self) -> list[Path]:
+        """The folders and files to watch, some of which may not be there."""
+        if self.paths:
+            return [path.expanduser().resolve() for path in self.paths]
+        connection = open_for_reading(self.database)
+        try:
+            known = [Path(root.path) for root in roots(connection)]
+        finally:
+            connection.close()
+        return list(dict.fromkeys([*known, self.inbox.resolve()]))
 
 
 def _model(settings: Settings) -> Model | None:
@@ -76,9 +142,9 @@ def _model(settings: Settings) -> Model | None:
         return None
 
     def load() -> Embedder:
-        if settings.embedder != "hashing" and settings.model_file is None:
-            if weights.find_prepared(settings.cache_dir) is None:
-                click.echo("preparing the embedding model, once; this takes some seconds", err=True)
+        prepared_here = settings.embedder != "hashing" and settings.model_file is None
+        if prepared_here and weights.find_prepared(settings.cache_dir) is None:
+            click.echo("preparing the embedding model, once; this takes some seconds", err=True)
         embedder = load_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
         if embedder is None:
             raise ConfigurationError("the embedder that was there a moment ago is gone; start again")

@@ -32,7 +32,10 @@ def decode(data: bytes) -> str:
     try:
         return _checked(data.decode())
     except UnicodeDecodeError:
-        return _checked(_legacy(data))
+        text = _checked(_legacy(data))
+        if text.count("\ufffd") * 20 > len(text):
+            raise Unreadable("is not text in any encoding that can be told") from None
+        return text
 
 
 def is_binary(head: bytes) -> bool:
@@ -42,7 +45,7 @@ def is_binary(head: bytes) -> bool:
     if _magic(head):
         return True
     controls = len(head) - len(head.translate(None, _CONTROL_BYTES))
-    return controls * 20 > len(head) and not _wide(head[: len(head) // 4 * 4], complete=False)
+    return _too_many(controls, len(head)) and not _wide(head[: len(head) // 4 * 4], complete=False)
 
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -104,12 +107,14 @@ def _magic(data: bytes) -> str | None:
     return None
 
 
+def _too_many(controls: int, length: int) -> bool:
+    return controls > 4 + length // 20
+
+
 def _checked(text: str) -> str:
-    controls = len(_CONTROLS.findall(text[: 1 << 20]))
-    if controls * 20 > min(len(text), 1 << 20):
+    beginning = text[: 1 << 20]
+    if _too_many(len(_CONTROLS.findall(beginning)), len(beginning)):
         raise Unreadable("is not text: it is full of control characters")
-    if text.count("\ufffd") * 20 > len(text):
-        raise Unreadable("is not text in any encoding that can be told")
     if "\0" in text:
         text = text.replace("\0", "")
     return _SURROGATE.sub("\ufffd", text)

@@ -23,6 +23,9 @@ LIMIT = 256
 _DENSITY = 16
 """Characters of a token, on average in a chunk, at most: nobody reads a screen of blanks between two words."""
 
+_SPARE = 10
+"""One part in so many of a chunk is not aimed at: for a heading to be put in front, and where an estimate is short."""
+
 _BLOCK = 4096
 _LONGEST_WORD = 24
 _LONGEST_TITLE = 200
@@ -66,25 +69,17 @@ def split(text: str, kind: Kind, count: Count, *, limit: int = LIMIT) -> list[Ch
     measure = _Measure(count, limit)
     measure.exact(text[:_BLOCK])
     measure.learn()
-    markdown = MarkdownSplitter.from_callback(measure, limit, trim=False)
-    plain = TextSplitter.from_callback(measure, limit, trim=False)
-    chunks: list[Chunk] = []
-    ends = [heading.end for heading in outline.headings]
-    line, counted = 1, 0
+    aim = limit - limit // _SPARE
+    markdown = MarkdownSplitter.from_callback(measure, aim, trim=False)
+    plain = TextSplitter.from_callback(measure, aim, trim=False)
+    spans: list[tuple[int, int]] = []
     for start, end, is_markdown in _blocks(text, kind, outline, limit):
         block = text[start:end]
         pieces = (markdown if is_markdown else plain).chunk_indices(block) if block.strip() else []
         for offset, piece in _fitting(pieces, measure, limit):
-            skipped = _leading(piece)
-            content = piece[skipped:].rstrip()
-            if not content:
-                continue
-            begin = start + offset + skipped
-            line += text.count("\n", counted, begin)
-            counted = begin
-            trail = _trail(outline.headings, bisect.bisect_right(ends, begin), begin)
-            chunks.append(Chunk(len(chunks) + 1, content, trail, line, line + content.count("\n")))
-    return chunks
+            if piece.strip():
+                spans.append((start + offset, start + offset + len(piece)))
+    return list(_chunks(text, outline.headings, _with_text(text, spans, outline.headings, measure, limit)))
 
 
 def outlined(text: str) -> Outline:
@@ -105,6 +100,8 @@ def outlined(text: str) -> Outline:
         elif before and (underline := _SETEXT.match(line)):
             title = text[before[0] : min(before[1], before[0] + _LONGEST_LINE)]
             headings.append((before[0], end, 1 if underline[1] == "=" else 2, title))
+        elif not line.strip():
+            continue
         elif before and not _INTERRUPTS.match(line):
             paragraph = before[0], end
         elif not _NO_PARAGRAPH.match(line):
@@ -180,18 +177,17 @@ class _Measure:
         return max(self._constant + math.ceil(self._sum(text) * self._factor), -(-length // _DENSITY))
 
     def exact(self, text: str) -> int:
-        """The size by the one who knows, of what will be left of the text without blanks around it."""
-        text = text.strip()
+        """The size by the one who knows, of what a chunk would keep of the text."""
+        text = _trimmed(text)
         size = self._count(text)
         self._summed += self._sum(text)
         self._exact += max(size - self._constant, 0)
         return size
 
     def learn(self) -> None:
-        """Adjust the factor to what was counted exactly since the last time; with a margin, as texts vary."""
+        """Adjust the factor to what was counted exactly since the last time."""
         if self._summed:
             self._factor = min(max(self._exact / self._summed, 0.25), 4.0)
-            self._factor += 0.02 * (self._factor != 1.0)
             self._summed = self._exact = 0
 
     def _sum(self, text: str) -> int:
@@ -283,11 +279,53 @@ def _fitting(pieces: Sequence[tuple[int, str]], measure: _Measure, limit: int) -
     measure.learn()
 
 
-def _leading(piece: str) -> int:
-    """Length of the blank lines that the piece begins with, and of its first line's indent if that is of no use."""
+def _with_text(
+    text: str, spans: Sequence[tuple[int, int]], headings: Sequence[Heading], measure: _Measure, limit: int
+) -> Iterator[tuple[int, int]]:
+    """The spans; one that holds nothing but headings is put in front of the next, if it fits."""
+    ends = [heading.end for heading in headings]
+    front: tuple[int, int] | None = None
+    for start, end in spans:
+        begin = start
+        if front is not None:
+            if measure.exact(text[front[0] : end]) <= limit:
+                begin = front[0]
+            else:
+                yield front
+        front = None
+        if headings and _is_bare(text, (begin, end), headings, bisect.bisect_right(ends, begin)):
+            front = begin, end
+        else:
+            yield begin, end
+    if front is not None:
+        yield front
+
+
+def _is_bare(text: str, span: tuple[int, int], headings: Sequence[Heading], at: int) -> bool:
+    position = span[0]
+    while at < len(headings) and headings[at].end <= span[1] and not text[position : headings[at].start].strip():
+        position = headings[at].end
+        at += 1
+    return position > span[0] and not text[position : span[1]].strip()
+
+
+def _chunks(text: str, headings: Sequence[Heading], spans: Iterable[tuple[int, int]]) -> Iterator[Chunk]:
+    ends = [heading.end for heading in headings]
+    line, counted = 1, 0
+    for ordinal, (start, end) in enumerate(spans, 1):
+        content = _trimmed(text[start:end])
+        begin = text.index(content, start)
+        line += text.count("\n", counted, begin)
+        counted = begin
+        trail = _trail(headings, bisect.bisect_right(ends, begin), begin)
+        yield Chunk(ordinal, content, trail, line, line + content.count("\n"))
+
+
+def _trimmed(piece: str) -> str:
+    """Without blank lines around it, and without its first line's indent if that is of no use."""
     indented = len(piece) - len(piece.lstrip())
     line = piece.rfind("\n", 0, indented) + 1
-    return line if line or indented - line <= _LONGEST_INDENT else indented
+    return piece[line if line or indented <= _LONGEST_INDENT else indented :].rstrip()
 
 
 def _trail(headings: Sequence[Heading], above: int, begin: int) -> tuple[str, ...]:
