@@ -52,7 +52,7 @@ def load_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | None = 
 
     Args:
         choice: `auto` takes e5 where it is installed, and otherwise none.
-        cache_dir: Where the prepared model file is kept. Preparing it, the first time, takes about ten seconds.
+        cache_dir: Where the prepared model file is kept. Preparing it, the first time, takes about five seconds.
         model_file: A prepared model file to use instead; then nothing else needs to be installed.
 
     Returns:

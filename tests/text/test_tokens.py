@@ -280,6 +280,15 @@ def test_a_huge_query_is_bounded_in_terms_and_time(index: Index, text: str):
     assert time.process_time() - started < 10
 
 
+def test_of_a_long_query_the_end_counts_as_much_as_the_beginning(index: Index):
+    index.add("aardvark", "zymurgy", "知识", "检索")
+    filler = " ".join(f"word{n}" for n in range(MOST_TERMS))
+    assert len(str(match_expression(f"aardvark {filler}")).split(" OR ")) == MOST_TERMS
+    assert index.found(f"aardvark {filler}") == [0]
+    background = "".join(chr(0x4E00 + n) for n in range(MOST_TERMS))
+    assert index.found(f"知识库 {background} 检索方法") == [2, 3]
+
+
 def test_a_word_without_end_becomes_a_token_of_bounded_length():
     assert [len(token) for token in tokens("x" * 1_000_000)] == [64]
 
