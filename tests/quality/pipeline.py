@@ -1,24 +1,21 @@
 """The product's own pipeline, from a folder of files to ranked sources, as a collection needs it."""
 
 import asyncio
-import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kura.embed import Embedder
-from kura.embed.e5 import E5
-from kura.embed.weights import find_source, prepared_file
+from kura.embed.choose import load_embedder
+from kura.ingest.embedding import Model
+from kura.ingest.index import reconcile
+from kura.ingest.roots import register, writing
 from kura.search.library import Library
 from kura.search.search import MAX_QUERY, search
 from kura.store.catalog import Catalog
-from kura.store.segments import seal
-from kura.store.sources import add_root, replace_source, set_embedder, text_hash
-from kura.store.sqlite import open_for_writing
-from kura.text.passage import passage
-from kura.types import Chunk, Mode, Session
+from kura.types import Mode, Session
 from tests.quality.cache import CachedEmbedder, cache_dir
 from tests.quality.collection import CUT, Collection, Document, ndcg, recall
 
@@ -27,8 +24,7 @@ PAGE = 30
 """Passages asked for: enough that ten documents are among them where long ones have several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """Means over all queries, and what measuring took."""
 
     mode: Mode
@@ -39,9 +35,8 @@ class Score:
 
 def embedder() -> Embedder | None:
     """The default embedder with its vectors cached; None where it is not installed."""
-    if find_source() is None:
-        return None
-    return CachedEmbedder(E5.load(prepared_file(cache_dir())), cache_dir())
+    default = load_embedder("auto", cache_dir=cache_dir())
+    return CachedEmbedder(default, cache_dir()) if default else None
 
 
 def measure(collection: Collection, modes: Sequence[Mode], scratch: Path, embedder: Embedder | None) -> list[Score]:
@@ -72,24 +67,15 @@ def write_files(documents: Iterable[Document], folder: Path) -> dict[str, str]:
 
 def index(catalog: Catalog, folder: Path, embedder: Embedder | None) -> None:
     """Index a folder of files into a new database."""
-    files = sorted(folder.iterdir())
-    contents = [file.read_text(encoding="utf-8").strip() for file in files]
-    texts = [passage((), content) for content in contents if content]
-    vectors = dict(zip(map(text_hash, texts), embedder.embed(texts, "passage"), strict=True)) if embedder else {}
-    connection = open_for_writing(catalog.path(catalog.add(NAME)))
-    try:
-        root = add_root(connection, str(folder), "files")
-        if embedder:
-            set_embedder(connection, embedder.name, embedder.dimension)
-        for file, content in zip(files, contents, strict=True):
-            digest = hashlib.sha256(content.encode()).hexdigest()
-            chunks = [Chunk(1, content)] if content else []
-            replace_source(
-                connection, root.id, file.name, content_hash=digest, size=0, mtime_ns=0, chunks=chunks, vectors=vectors
-            )
-        seal(connection)
-    finally:
-        connection.close()
+    with writing(catalog.path(catalog.add(NAME))) as connection:
+        report = reconcile(
+            connection,
+            [register(connection, folder)],
+            model=Model.of(embedder) if embedder else None,
+            max_file_bytes=100_000_000,
+        )
+    if report.problems:
+        raise ValueError(f"{len(report.problems)} documents cannot be indexed, the first: {report.problems[0]}")
 
 
 async def _scores(
