@@ -1,5 +1,6 @@
 """The command that indexes: one run, or run after run as files change."""
 
+import os
 import signal
 import sys
 import threading
@@ -150,7 +151,7 @@ def _model(settings: Settings) -> Model | None:
             raise ConfigurationError("the embedder that was there a moment ago is gone; start again")
         return embedder
 
-    return Model(found.name, found.dimension, load)
+    return Model(found.name, found.dimension, load, threads=os.cpu_count() or 1)
 
 
 @contextmanager

@@ -17,11 +17,15 @@ _MOST_WAITING = 4_000_000  # characters of sources that wait until a batch is fu
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An embedder, known by name and dimension, that is loaded when there is something to split or to embed."""
+    """An embedder, known by name and dimension, that is loaded when there is something to split or to embed.
+
+    `threads` of them work at once.
+    """
 
     name: str
     dimension: int
     load: Callable[[], Embedder]
+    threads: int = 1
 
     @classmethod
     def of(cls, embedder: Embedder) -> "Model":

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal
 
-from kura.embed import Embedder
+from kura.embed import CountsTokens, Embedder
+from kura.embed.threads import Threaded
 from kura.errors import Unreadable
 from kura.ingest.embedding import Embedding, Model, Prepared
 from kura.ingest.files import File, Problem, Walk, below, reason_of, walk
@@ -198,7 +199,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.load = functools.cache(self.model.load) if self.model else None
-        self.embedding = Embedding(self.connection, self.load, self._embedded, self._asked_to_stop)
+        self.embedding = Embedding(self.connection, self._threaded(), self._embedded, self._asked_to_stop)
 
     def reconcile(self, target: Target) -> None:
         root, within = target.root, target.within
@@ -335,8 +336,13 @@ class _Run:
                     touch_source(self.connection, *touch)
             self.touched.clear()
 
+    def _threaded(self) -> Callable[[], Embedder] | None:
+        model, load = self.model, self.load
+        return functools.cache(lambda: Threaded(load(), model.threads)) if model and load else None
+
     def _count(self) -> Count:
-        return getattr(self.load(), "count_tokens", estimate_tokens) if self.load else estimate_tokens
+        embedder = self.load() if self.load else None
+        return embedder.count_tokens if isinstance(embedder, CountsTokens) else estimate_tokens
 
     def _asked_to_stop(self) -> bool:
         self.stopped = self.stopped or self.should_stop()

@@ -1,8 +1,3 @@
-import os
-
-# Before numpy is imported: several BLAS threads on busy cores spend their time waiting for each other, tenfold.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 import struct
 from itertools import pairwise
 from pathlib import Path

@@ -15,7 +15,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from kura.embed import Embedder, Kind
+from kura.embed import CountsTokens, Embedder, Kind
 
 _BATCH = 32
 
@@ -47,6 +47,10 @@ class CachedEmbedder:
     @property
     def floor(self) -> float | None:
         return self._embedder.floor
+
+    def count_tokens(self, text: str) -> int:
+        assert isinstance(self._embedder, CountsTokens)
+        return self._embedder.count_tokens(text)
 
     def embed(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
         keys = [hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).digest() for text in texts]

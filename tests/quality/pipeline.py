@@ -74,7 +74,7 @@ def index(catalog: Catalog, folder: Path, embedder: Embedder | None) -> None:
         register(connection, folder)
         model = Model.of(embedder) if embedder else None
         report = reconcile(connection, model=model, max_file_bytes=20_000_000)
-    if report.problems or report.pending and embedder:
+    if report.problems or (report.pending and embedder):
         raise RuntimeError(f"not all was indexed: {report}")
 
 
