@@ -199,8 +199,9 @@ def test_a_match_carries_all_that_an_answer_shows(catalog: Catalog, make_library
     entry = catalog.add("notes")
     with writing(catalog, entry) as connection:
         put(connection, "a.md", "alpha", "beta", heading=("Top", "Below"))
-    (group,) = ask(make_library(), "beta", "keyword").keyword or ()
-    (match,) = group.matches
+    groups = ask(make_library(), "beta", "keyword").keyword
+    assert groups is not None
+    ((match,),) = (group.matches for group in groups)
     assert (match.chunk, match.content, match.heading, match.lines) == (2, "beta", ("Top", "Below"), (2, 2))
 
 
