@@ -65,7 +65,7 @@ async def _serve(server: KnowledgeServer, patience: float) -> None:
         sys.stdout.flush()
         with contextlib.redirect_stdout(sys.stderr):
             # The transport ends once its writing end is closed.
-            async with write:
+            async with read, write:
                 await _Relay(read, write.send, patience).run(server)
 
 
