@@ -7,7 +7,10 @@ from typing import Literal
 
 import click
 
+from kura.cli.library import open_library
 from kura.cli.root import clean, data_dir_option, json_option, print_json
+from kura.search.search import search
+from kura.serve.tools import search_answer
 from kura.settings import read_settings
 from kura.store.catalog import Catalog
 from kura.types import SearchResult, Session, SourceGroup
@@ -39,10 +42,6 @@ def search_command(
 ) -> None:
     """Search the database NAME for QUERY, as an agent would. Words after NAME need no quotes."""
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
-    from kura.cli.library import open_library
-    from kura.search.search import search
-    from kura.serve.tools import search_answer
-
     library = open_library(settings, patience=LONGEST_WAIT)
     # Whoever can run this owns the files: without a tenant given, the database's own one is theirs.
     owner = settings.tenant or Catalog(settings.data_dir).find(clean(name)).tenant
