@@ -20,7 +20,7 @@ CORPUS = PROJECT / "examples" / "corpus"
 HOME = PROJECT / ".kura-demo"
 DATA = HOME / "data"
 KURA = Path(sys.executable).with_name("kura")
-QUESTIONS = ("How do I stop my bike from squeaking?", "茶为什么会又苦又涩？")
+QUESTIONS = ("How do I silence noisy brakes on my bicycle?", "茶为什么会又苦又涩？")
 
 
 def main() -> None:

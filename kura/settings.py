@@ -1,5 +1,6 @@
 """Settings: built once by an entry point, passed down as plain values, never read elsewhere."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -8,6 +9,8 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kura.errors import ConfigurationError
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Names = Annotated[tuple[str, ...], NoDecode]
 
@@ -43,7 +46,6 @@ class Settings(BaseSettings):
     )
     key_hash: str | None = Field(
         default=None,
-        pattern=r"^[0-9a-f]{64}$",
         description="SHA-256, in lower-case hex, of the bearer key that HTTP callers must send",
     )
     public: bool = Field(default=False, description="serve to anyone without a credential, read-only; said explicitly")
@@ -69,7 +71,14 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "cache_dir", "model_file")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
-        return value.expanduser() if value is not None else None
+        return value.expanduser().absolute() if value is not None else None
+
+    @field_validator("key_hash")
+    @classmethod
+    def _digest(cls, value: str | None) -> str | None:
+        if value is not None and not _SHA256.fullmatch(value):
+            raise ValueError("it must be 64 lower-case hex digits: the SHA-256 of the key, not the key itself")
+        return value
 
 
 def read_settings(**given: object) -> Settings:
@@ -85,4 +94,6 @@ def read_settings(**given: object) -> Settings:
         name = str(first["loc"][0]) if first["loc"] else "settings"
         field = Settings.model_fields.get(name)
         meaning = f" ({field.description})" if field is not None else ""
-        raise ConfigurationError(f"KURA_{name.upper()}{meaning}: {first['msg']}") from None
+        raise ConfigurationError(
+            f"KURA_{name.upper()}{meaning}: {first['msg'].removeprefix('Value error, ')}"
+        ) from None

@@ -77,7 +77,9 @@ def remove_command(data_dir: Path | None, name: str, folder: str | None, *, yes:
     if not yes:
         click.confirm(f'delete the database "{entry.name}" (your files stay)?', abort=True, err=True)
     catalog.remove(entry.name)
-    click.echo(f'removed "{entry.name}"')
+    inbox = catalog.inbox(entry)
+    kept = f"; your files in {inbox} stay" if inbox.exists() else ""
+    click.echo(f'removed "{entry.name}"{kept}')
 
 
 @click.command("status")

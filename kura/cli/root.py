@@ -61,7 +61,7 @@ class Lazy(click.Group):
 )
 @click.pass_context
 def kura(ctx: click.Context, data_dir: Path | None) -> None:
-    r"""Index folders of files and serve them to AI agents over MCP.
+    """Index folders of files and serve them to AI agents over MCP.
 
     \b
     Start here:
@@ -71,7 +71,7 @@ def kura(ctx: click.Context, data_dir: Path | None) -> None:
       kura mcp                       what an MCP client starts
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 indexed but something was left out, 130 interrupted.
-    """
+    """  # noqa: D301 - click wants the character itself
     ctx.obj = data_dir
 
 

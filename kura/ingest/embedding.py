@@ -50,9 +50,10 @@ class Prepared:
 class Embedding:
     """Writes sources with their vectors, in the order in which they come.
 
-    A source with more new texts than a batch is written at once, for keyword search, and its vectors follow batch by
-    batch: nobody loses an hour's work by stopping. If the embedder fails, everything is written without vectors, which
-    a later run makes, and `failure` says why.
+    A source with more new texts than a batch is written at once, for keyword search, and its vectors are left to
+    `fill`, which stores them batch by batch: one long file neither holds up the others nor loses an hour's work by
+    stopping. If the embedder fails, everything is written without vectors, which a later run makes, and `failure` says
+    why.
     """
 
     connection: Connection
@@ -74,7 +75,6 @@ class Embedding:
         if len(fresh) > BATCH:
             self.flush()
             self._write(source, {})
-            self.fill()
             return
         self._window.append(source)
         self._texts |= fresh

@@ -66,13 +66,20 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Progress: all files are in the index and can be found by keyword; so many chunks wait to be embedded."""
+
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """Progress: so many more texts have a vector."""
 
     texts: int
 
 
-Event = Found | Done | Embedded
+Event = Found | Done | Waiting | Embedded
 Progress = Callable[[Event], None]
 
 
@@ -217,11 +224,15 @@ class _Run:
                 self._problem(self._shown(root, problem.path), problem.reason)
         gone = sources(self.connection, root.id)
         changed = self._changed(found, gone, within)
+        # Small files first: a long one must not keep the others waiting.
+        changed.sort(key=lambda pair: pair[0].size)
+        named = Path(root.path, within) if within else Path(root.path)
         self.progress(Found(root.label, len(found.files), len(changed)))
         for file, source in changed:
             if self._asked_to_stop():
                 break
-            if not self._index(root, file, source) and source is not None:
+            alone = Path(file.location) == named
+            if not self._index(root, file, source, alone=alone) and source is not None:
                 gone[source.path] = source
         self.embedding.flush()
         self._touch()
@@ -241,6 +252,8 @@ class _Run:
             remove_sources(self.connection, [source.id for _, source in self.gone])
             for root, source in self.gone:
                 self._done(self._shown(root, source.path), "removed")
+        if self.load is not None and (waiting := statistics(self.connection).pending):
+            self.progress(Waiting(waiting))
         self.embedding.fill()
         if self.embedding.failure is not None:
             self._problem("embedder", f"{self.embedding.failure}; what waits for vectors is found by keyword only")
@@ -280,8 +293,8 @@ class _Run:
             self.counts["unchanged"] += unchanged
         return changed
 
-    def _index(self, root: Root, file: File, source: Source | None) -> bool:
-        """Deal with a file that may have changed; False if nothing of it belongs in the index."""
+    def _index(self, root: Root, file: File, source: Source | None, *, alone: bool) -> bool:
+        """Deal with a file that may have changed, `alone` if it was named itself; False if it does not belong here."""
         shown = self._shown(root, file.path)
         try:
             now = time.time_ns()
@@ -294,7 +307,7 @@ class _Run:
                 self._done(shown, "unchanged")
                 return True
             parsed = parse(file.path, got.data) if got else None
-            if got is None or parsed is None:
+            if (got is None or parsed is None) and not alone:
                 self._done(shown, "not text")
                 return False
         except FileNotFoundError:
@@ -302,6 +315,9 @@ class _Run:
         except Unreadable as error:
             self._problem(shown, str(error))
             self.complete = self.complete and source is None
+            return True
+        if got is None or parsed is None:
+            self._problem(shown, "not text; text, Markdown and source code can be indexed")
             return True
         chunks = tuple(split(parsed.text, parsed.kind, self._count()))
         texts = (passage(chunk.heading, chunk.content) for chunk in chunks)

@@ -378,7 +378,7 @@ def test_progress_tells_of_every_file_and_every_batch(docs: Path, index: Index):
     write(docs / "b.md", "beta")
     seen: list[Event] = []
     index(progress=seen.append)
-    assert seen == [Found("docs", 2, 2), Done("a.md", "added"), Done("b.md", "added"), Embedded(2)]
+    assert seen == [Found("docs", 2, 2), Done("b.md", "added"), Done("a.md", "added"), Embedded(2)]
 
 
 def test_an_older_tokeniser_has_everything_indexed_again_without_new_vectors(
