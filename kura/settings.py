@@ -71,7 +71,10 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "cache_dir", "model_file")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
-        return value.expanduser().absolute() if value is not None else None
+        try:
+            return value.expanduser().absolute() if value is not None else None
+        except RuntimeError:
+            raise ValueError("the path names the home of a user that there is none of") from None
 
     @field_validator("key_hash")
     @classmethod

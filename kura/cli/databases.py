@@ -5,15 +5,16 @@ from pathlib import Path
 
 import click
 
-from kura.cli.root import clean, data_dir_option, json_option, print_json
+from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option, json_option, print_json
 from kura.embed.choose import identify_embedder
 from kura.errors import KuraError, StoreError
+from kura.ingest.roots import resolved, writing
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog, Entry
-from kura.store.migrations import migrate, require_readable
+from kura.store.migrations import require_readable
 from kura.store.segments import seal
 from kura.store.sources import find_root, remove_root, roots, state, statistics
-from kura.store.sqlite import open_for_reading, open_for_writing
+from kura.store.sqlite import open_for_reading
 
 Described = dict[str, str | int | list[str] | None]
 
@@ -109,15 +110,11 @@ def status_command(data_dir: Path | None, name: str | None, as_json: bool) -> No
 
 
 def _forget(path: Path, name: str, folder: str) -> None:
-    connection = open_for_writing(path)
-    try:
-        migrate(connection)
+    with writing(path, patience=LOCK_PATIENCE) as connection:
         labels = {root.label for root in roots(connection)}
-        root = find_root(connection, folder if folder in labels else str(Path(folder).expanduser().resolve()))
+        root = find_root(connection, folder if folder in labels else str(resolved(Path(folder))))
         count = remove_root(connection, root.id)
         seal(connection)
-    finally:
-        connection.close()
     click.echo(f'"{name}" forgot {root.path} and {count} sources from it; the files themselves stay')
 
 

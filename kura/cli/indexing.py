@@ -14,21 +14,18 @@ from typing import Any
 
 import click
 
-from kura.cli.root import INCOMPLETE, INTERRUPTED, clean, data_dir_option
+from kura.cli.root import INCOMPLETE, INTERRUPTED, LOCK_PATIENCE, clean, data_dir_option
 from kura.embed import Embedder, weights
 from kura.embed.choose import identify_embedder, load_embedder
 from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
 from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
-from kura.ingest.roots import Target, register, writing
+from kura.ingest.roots import Target, register, resolved, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
 from kura.store.sources import roots
 from kura.store.sqlite import open_for_reading
-
-LOCK_PATIENCE = 2.0
-"""Seconds to wait for another process that is indexing before a person is told."""
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal for a bar, a line says how far it is this often."""
@@ -39,27 +36,29 @@ WATCH_PATIENCE = 3600.0
 
 @click.command("index")
 @click.argument("name")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1)
 @click.option("--watch", is_flag=True, help="Go on: index again whenever files change, until Ctrl-C.")
 @click.option("--rebuild", is_flag=True, help="Read, split and embed everything anew, with the embedder of now.")
 @click.option("--verbose", "-v", is_flag=True, help="Name every file that changed, and those that are no text.")
 @data_dir_option
 @click.pass_obj
 def index_command(
-    data_dir: Path | None, name: str, paths: tuple[Path, ...], *, watch: bool, rebuild: bool, verbose: bool
+    data_dir: Path | None, name: str, paths: tuple[str, ...], *, watch: bool, rebuild: bool, verbose: bool
 ) -> int:
     """Index files into the database NAME.
 
     With PATHS, these folders or files are registered and indexed; without, every registered folder and the inbox.
     Only what changed is read. Exit code 3 means that something was left out; each is named on stderr.
     """
+    if "" in paths:
+        raise click.UsageError("a path is empty; for the current directory write .")
     settings = read_settings(data_dir=data_dir)
     catalog = Catalog(settings.data_dir)
     entry = catalog.find(clean(name))
     indexer = Indexer(
         name=entry.name,
         database=catalog.path(entry),
-        paths=paths,
+        paths=tuple(map(Path, paths)),
         inbox=catalog.inbox(entry),
         model=_model(settings),
         max_file_bytes=settings.max_file_bytes,
@@ -115,7 +114,7 @@ class Indexer:
             targets = [register(connection, path) for path in self.paths]
             if not self.paths:
                 if self.inbox.is_dir() and any(self.inbox.iterdir()):
-                    register(connection, self.inbox)
+                    register(connection, self.inbox, label="inbox")
                 targets = [Target(root) for root in roots(connection)]
             if only is not None:
                 targets = [target for target in targets if Path(target.root.path, target.within) in only]
@@ -136,7 +135,7 @@ class Indexer:
     def watched(self) -> list[Path]:
         """The folders and files to watch, some of which may not be there."""
         if self.paths:
-            return [path.expanduser().resolve() for path in self.paths]
+            return [resolved(path) for path in self.paths]
         connection = open_for_reading(self.database)
         try:
             known = [Path(root.path) for root in roots(connection)]

@@ -23,6 +23,9 @@ FAILED = 1
 INCOMPLETE = 3
 INTERRUPTED = 130
 
+LOCK_PATIENCE = 2.0
+"""Seconds to wait for another process that is indexing before a person is told."""
+
 _COMMANDS = {
     "add": "databases",
     "list": "databases",
@@ -126,5 +129,11 @@ def run() -> None:
     except BrokenPipeError:
         # The reader of our output has left; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    except Exception as error:
+        if os.environ.get("KURA_LOG_LEVEL") == "debug":
+            raise
+        kind = type(error).__name__
+        click.echo(f"kura: unexpected {kind}, which is a fault of Kura's; KURA_LOG_LEVEL=debug shows where", err=True)
         code = FAILED
     sys.exit(code if isinstance(code, int) else 0)

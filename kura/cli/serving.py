@@ -2,13 +2,15 @@
 
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from kura import __version__
 from kura.cli.root import data_dir_option
-from kura.errors import ArgumentError
+from kura.errors import ArgumentError, StoreError
 from kura.settings import Settings, read_settings
 
 DEFAULT_PORT = 8080
@@ -92,8 +94,9 @@ def port_command() -> None:
 def set_command(data_dir: Path | None, number: int) -> None:
     """Pin the port to NUMBER."""
     settings = read_settings(data_dir=data_dir)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    (settings.data_dir / PORT_FILE).write_text(f"{number}\n", encoding="utf-8")
+    with _changing_files():
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        (settings.data_dir / PORT_FILE).write_text(f"{number}\n", encoding="utf-8")
     click.echo(f"kura serve listens on port {number} from its next start")
 
 
@@ -102,7 +105,8 @@ def set_command(data_dir: Path | None, number: int) -> None:
 @click.pass_obj
 def clear_command(data_dir: Path | None) -> None:
     """Go back to the default port."""
-    (read_settings(data_dir=data_dir).data_dir / PORT_FILE).unlink(missing_ok=True)
+    with _changing_files():
+        (read_settings(data_dir=data_dir).data_dir / PORT_FILE).unlink(missing_ok=True)
     click.echo(f"kura serve listens on port {DEFAULT_PORT} from its next start")
 
 
@@ -119,6 +123,14 @@ def pinned_port(data_dir: Path) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise ArgumentError("the pinned port is not a number from 1 to 65535; set it again with: kura port set N")
     return int(text)
+
+
+@contextmanager
+def _changing_files() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the data directory cannot be changed: {error.strerror}") from error
 
 
 def _settings(data_dir: Path | None, tenant: str | None, user: str | None) -> Settings:

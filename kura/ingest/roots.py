@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from kura.errors import Busy, IngestError, StoreError
-from kura.ingest.files import printable, reason_of
+from kura.errors import IngestError
+from kura.ingest.files import printable
+from kura.store.lock import indexing
 from kura.store.migrations import migrate
 from kura.store.sources import Root, add_root, roots
 from kura.store.sqlite import Connection, open_for_writing
@@ -34,22 +33,13 @@ def writing(database: Path, *, patience: float = 0.0) -> Generator[Connection]:
         Busy: if it did not finish in time.
         StoreError: if the database cannot be opened or locked.
     """
-    lock = FileLock(database.with_name(database.name + ".lock"), timeout=patience)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise Busy("another process is indexing into this database; wait until it is done, or stop it") from None
-    except OSError as error:
-        raise StoreError(f"the database cannot be locked for writing: {reason_of(error)}") from error
-    try:
+    with indexing(database, patience=patience):
         connection = open_for_writing(database)
         try:
             migrate(connection)
             yield connection
         finally:
             connection.close()
-    finally:
-        lock.release()
 
 
 def register(connection: Connection, path: Path) -> Target:

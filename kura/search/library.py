@@ -18,7 +18,7 @@ from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
 from kura.store.catalog import Catalog, Entry, explained, listed
-from kura.store.migrations import now, require_readable
+from kura.store.migrations import now, require_readable, require_whole
 from kura.store.segments import Vectors, load
 from kura.store.sources import State, state
 from kura.store.sqlite import Connection, Reader
@@ -180,10 +180,11 @@ class Library:
             return self._bases.get(_key(entry))
 
     def _opened(self, entry: Entry) -> KnowledgeBase:
+        path = self._catalog.path(entry)
         base = self._open_already(entry)
-        if base is not None:
+        if base is not None and path.exists():
             return base
-        reader = Reader(self._catalog.path(entry), self._executor)
+        reader = Reader(path, self._executor)
         try:
             known = reader.read_here(_described)
         except StoreError as error:
@@ -228,6 +229,7 @@ def _key(entry: Entry) -> tuple[str, str, str | None]:
 
 def _described(connection: Connection) -> State:
     require_readable(connection)
+    require_whole(connection)
     return state(connection)
 
 

@@ -3,16 +3,16 @@
 A database keeps its file when it is renamed, so a process that serves it does not lose its footing.
 """
 
-import os
 import re
 import secrets
 import unicodedata
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kura.errors import ArgumentError, StoreError, UnknownDatabase
+from kura.store.lock import indexing
 from kura.store.migrations import Migration, applied_version, migrate, now, require_readable
 from kura.store.sqlite import Connection, open_for_reading, open_for_writing
 from kura.text.tokens import TOKENIZER_VERSION
@@ -80,8 +80,12 @@ class Catalog:
         return self.data_dir / entry.file
 
     def inbox(self, entry: Entry) -> Path:
-        """The folder whose files are indexed without being named on the command line."""
-        return self.data_dir / "inbox" / entry.name
+        """The folder whose files are indexed without being named on the command line.
+
+        It is called like the database's file, not by its name: names can be changed and given away, and what lies in
+        one database's inbox must never turn up in another.
+        """
+        return self.data_dir / "inbox" / Path(entry.file).stem
 
     def add(self, name: str, tenant: str | None = None) -> Entry:
         """Create an empty database, owned by `tenant` or by nobody, and its inbox folder.
@@ -104,7 +108,7 @@ class Catalog:
         return entry
 
     def rename(self, old: str, new: str) -> Entry:
-        """Give a database another name; its inbox folder moves along. If anything fails, all is as it was.
+        """Give a database another name. Its files and its inbox stay where they are.
 
         Raises:
             UnknownDatabase: if there is no `old`.
@@ -112,19 +116,11 @@ class Catalog:
         """
         new = legal_name(new)
         self.find(old)  # where there is nothing to rename, no catalog is made either
-        with self._change() as (connection, undo):
+        with self._change() as (connection, _):
             entry = _found(listed(connection), old)
-            renamed = replace(entry, name=new)
-            if entry == renamed:
-                return entry
             _require_free(connection, new, besides=entry.name)
             connection.run("update databases set name = ? where name = ?", (new, entry.name))
-            inbox, target = self.inbox(entry), self.inbox(renamed)
-            if inbox.exists():
-                self._move_inbox(inbox, target, undo)
-                self._move_roots(entry, inbox, target)
-                undo.callback(self._move_roots, entry, target, inbox)
-        return renamed
+        return replace(entry, name=new)
 
     def remove(self, name: str) -> Entry:
         """Forget a database and delete its file. The folders that were indexed, its inbox among them, stay.
@@ -133,12 +129,13 @@ class Catalog:
 
         Raises:
             UnknownDatabase: if there is none of that name.
+            Busy: if a process is indexing into it.
         """
-        self.find(name)
-        with self._change() as (connection, _):
-            entry = _found(listed(connection), name)
-            connection.run("delete from databases where name = ?", (entry.name,))
-        with _in_words():
+        path = self.path(self.find(name))
+        with _in_words(), indexing(path, patience=0.0) if path.parent.is_dir() else nullcontext():
+            with self._change() as (connection, _):
+                entry = _found(listed(connection), name)
+                connection.run("delete from databases where name = ?", (entry.name,))
             self._delete_files(entry)
             inbox = self.inbox(entry)
             if inbox.is_dir() and not inbox.is_symlink() and not any(inbox.iterdir()):
@@ -148,7 +145,7 @@ class Catalog:
     def _create(self, entry: Entry) -> None:
         path = self.path(entry)
         path.parent.mkdir(parents=True, exist_ok=True)
-        database = open_for_writing(path)
+        database = open_for_writing(path, create=True)
         try:
             migrate(database)
             database.run(
@@ -169,35 +166,12 @@ class Catalog:
             inbox.mkdir(parents=True)
             undo.callback(inbox.rmdir)
 
-    def _move_inbox(self, inbox: Path, target: Path, undo: ExitStack) -> None:
-        # On a file system that knows no case, the inbox is what is found at the target when only the case changes.
-        if target.exists() and not target.samefile(inbox):
-            if not target.is_dir() or any(target.iterdir()):
-                raise ArgumentError(f'the inbox folder of "{target.name}" already holds files; move them away first')
-            target.rmdir()
-            undo.callback(target.mkdir)
-        inbox.rename(target)
-        undo.callback(target.rename, inbox)
-
-    def _move_roots(self, entry: Entry, old: Path, new: Path) -> None:
-        """Follow a folder that was moved, in what is registered: itself and what lies below it."""
-        before, after = (str(path.parent.resolve() / path.name) for path in (old, new))
-        database = open_for_writing(self.path(entry))
-        try:
-            migrate(database)
-            database.run(
-                "update roots set path = ? || substr(path, ?) where path = ? or substr(path, 1, ?) = ?",
-                (after, len(before) + 1, before, len(before) + 1, before + os.sep),
-            )
-        finally:
-            database.close()
-
     @contextmanager
     def _change(self) -> Generator[tuple[Connection, ExitStack]]:
         """A transaction over the catalog, and a place for what takes back the changes to files if it fails."""
         with explained():
             self.data_dir.mkdir(parents=True, exist_ok=True)
-            connection = open_for_writing(self.file)
+            connection = open_for_writing(self.file, create=True)
             try:
                 migrate(connection, CATALOG_MIGRATIONS)
             except BaseException:

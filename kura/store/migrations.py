@@ -19,7 +19,7 @@ One database holds one knowledge base:
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kura.errors import WrongSchema
+from kura.errors import Damaged, WrongSchema
 from kura.store.sqlite import Connection, prefer_wal
 
 
@@ -122,7 +122,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
 )
 
-SCHEMA_VERSION = MIGRATIONS[-1].version
+_TABLES = frozenset(
+    {"state", "roots", "sources", "chunks", "chunks_fts", "chunk_vectors", "segments", "removed_vectors"}
+)
 
 
 def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
@@ -164,6 +166,18 @@ def require_readable(connection: Connection, migrations: tuple[Migration, ...] =
         raise WrongSchema(f"written by a newer Kura (schema {applied}, this one reads up to {known}); upgrade Kura")
     if applied < known - 1:
         raise WrongSchema(f"schema {applied} is too old to be served; run `kura index` on it once with this Kura")
+
+
+def require_whole(connection: Connection) -> None:
+    """Check that none of a knowledge base's tables was dropped by other hands.
+
+    Raises:
+        Damaged: if one is missing; the message names it.
+    """
+    present = {row[0] for row in connection.rows("select name from sqlite_schema where type = 'table'")}
+    missing = sorted(_TABLES - present)
+    if missing:
+        raise Damaged(f"the database lacks its table {missing[0]}; restore it from a copy, or index into a new one")
 
 
 def now() -> str:

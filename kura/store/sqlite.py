@@ -123,8 +123,8 @@ class Connection:
             self._raw.close()
 
 
-def open_for_writing(path: Path) -> Connection:
-    """Open a database for its one writer, creating the file where there is none.
+def open_for_writing(path: Path, *, create: bool = False) -> Connection:
+    """Open a database for its one writer; only with `create` is a file made where there is none.
 
     A file that holds something already stays as it is: `prefer_wal` is for those that turned out to be Kura's.
 
@@ -132,7 +132,8 @@ def open_for_writing(path: Path) -> Connection:
         StoreError: if it cannot be opened or is not a database.
     """
     with _translated():
-        raw = sqlite3.connect(path, timeout=WRITE_PATIENCE, isolation_level=None, check_same_thread=False)
+        uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        raw = sqlite3.connect(uri, uri=True, timeout=WRITE_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             # A power cut may take the last transactions but never tears the file; a killed process loses nothing.
             raw.execute("pragma synchronous = normal")

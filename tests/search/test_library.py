@@ -16,6 +16,7 @@ from kura.search.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.sources import remove_sources
+from kura.store.sqlite import open_for_writing
 from kura.types import Mode, SearchResult, Session
 from tests.search.conftest import MakeLibrary
 from tests.store.writing import add, put, writing
@@ -339,3 +340,30 @@ def test_a_broken_database_is_logged_by_its_name_and_without_its_path(
         library.start(within=60)
     assert 'database "broken" unavailable' in caplog.text
     assert str(tmp_path) not in caplog.text
+
+
+def test_a_database_whose_table_was_dropped_is_unavailable_and_the_others_are_not(catalog: Catalog):
+    broken = catalog.add("broken")
+    catalog.add("whole")
+    connection = open_for_writing(catalog.path(broken))
+    connection.run("drop table segments")
+    connection.close()
+    library = Library(catalog, lambda: None)
+    try:
+        library.start(within=30.0)
+        assert loaded(library) == ["whole"]
+        with pytest.raises(Unavailable, match='"broken" unavailable: the database lacks its table segments'):
+            ask(library, "broken", "anything")
+    finally:
+        library.close()
+
+
+def test_a_database_whose_file_is_gone_is_no_longer_among_the_loaded(catalog: Catalog):
+    entry = catalog.add("notes")
+    library = Library(catalog, lambda: None)
+    try:
+        assert loaded(library) == ["notes"]
+        catalog.path(entry).unlink()
+        assert loaded(library) == []
+    finally:
+        library.close()

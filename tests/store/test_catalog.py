@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kura.errors import ArgumentError, Damaged, StoreError, UnknownDatabase, WrongSchema
+from kura.errors import ArgumentError, Busy, Damaged, StoreError, UnknownDatabase, WrongSchema
 from kura.store.catalog import Catalog, legal_name
+from kura.store.lock import indexing
 from kura.store.migrations import now, require_readable
-from kura.store.sources import add_root, roots, state
+from kura.store.sources import add_root, state
 from kura.text.tokens import TOKENIZER_VERSION
 from tests.store.writing import reading, writing
 
@@ -121,29 +122,30 @@ def test_an_unknown_name_is_told_with_those_there_are(catalog: Catalog):
         catalog.find("other")
 
 
-def test_a_renamed_database_keeps_its_file_and_takes_its_inbox_along(catalog: Catalog):
+def test_a_renamed_database_keeps_its_file_and_its_inbox(catalog: Catalog):
     entry = catalog.add("notes")
-    inbox = catalog.inbox(entry)
-    (inbox / "a.md").write_text("# A")
-    with writing(catalog, entry) as connection:
-        add_root(connection, str(inbox.resolve()), "inbox")
-        add_root(connection, str((inbox / "deep").resolve()), "deep")
-        add_root(connection, str(inbox.resolve()) + "-2", "other")
+    (catalog.inbox(entry) / "a.md").write_text("# A")
     renamed = catalog.rename("notes", "journal")
     assert (renamed.file, renamed.created_at) == (entry.file, entry.created_at)
     assert [known.name for known in catalog.entries()] == ["journal"]
-    moved = catalog.inbox(renamed)
-    assert (moved / "a.md").read_text() == "# A"
-    assert not inbox.exists()
-    with reading(catalog, renamed) as connection:
-        paths = [root.path for root in roots(connection)]
-    assert paths == [str(moved.resolve()), str((moved / "deep").resolve()), str(inbox.resolve()) + "-2"]
+    assert catalog.inbox(renamed) == catalog.inbox(entry)
+    assert (catalog.inbox(renamed) / "a.md").exists()
+
+
+def test_what_lies_in_the_inbox_of_a_removed_or_renamed_database_never_turns_up_in_its_successor(catalog: Catalog):
+    for leave in (lambda: catalog.remove("team"), lambda: catalog.rename("team", "elsewhere")):
+        first = catalog.add("team", tenant="company-a")
+        (catalog.inbox(first) / "salaries.md").touch()
+        leave()
+        second = catalog.add("team", tenant="company-b")
+        assert list(catalog.inbox(second).iterdir()) == []
+        catalog.remove("team")
 
 
 def test_a_name_can_change_its_case(catalog: Catalog):
     catalog.add("notes")
     assert catalog.rename("notes", "Notes").name == "Notes"
-    assert [path.name for path in (catalog.data_dir / "inbox").iterdir()] == ["Notes"]
+    assert [entry.name for entry in catalog.entries()] == ["Notes"]
 
 
 def test_renaming_to_its_own_name_changes_nothing(catalog: Catalog):
@@ -162,33 +164,15 @@ def test_a_rename_that_cannot_be_changes_nothing(catalog: Catalog, old: str, new
     with pytest.raises(error):
         catalog.rename(old, new)
     assert catalog.entries() == before
-    assert sorted(path.name for path in (catalog.data_dir / "inbox").iterdir()) == ["notes", "taken"]
 
 
-def test_a_rename_onto_a_folder_with_files_leaves_all_as_it_was(catalog: Catalog):
+def test_a_database_that_is_being_indexed_is_not_removed(catalog: Catalog):
     entry = catalog.add("notes")
-    occupied = catalog.data_dir / "inbox" / "journal"
-    occupied.mkdir()
-    (occupied / "a.md").touch()
-    with pytest.raises(ArgumentError, match="already holds files"):
-        catalog.rename("notes", "journal")
+    with indexing(catalog.path(entry), patience=0.0), pytest.raises(Busy, match="another process is indexing"):
+        catalog.remove("notes")
     assert catalog.entries() == [entry]
-    assert catalog.inbox(entry).is_dir()
-
-
-@pytest.mark.parametrize("waiting", [True, False], ids=["empty folder there", "no folder there"])
-def test_a_rename_that_fails_on_the_way_leaves_all_as_it_was(catalog: Catalog, *, waiting: bool):
-    entry = catalog.add("notes")
-    (catalog.inbox(entry) / "a.md").touch()
-    target = catalog.data_dir / "inbox" / "journal"
-    if waiting:
-        target.mkdir()
-    catalog.path(entry).write_bytes(b"junk " * 1000)
-    with pytest.raises(Damaged):
-        catalog.rename("notes", "journal")
-    assert catalog.entries() == [entry]
-    assert (catalog.inbox(entry) / "a.md").exists()
-    assert target.exists() == waiting
+    catalog.remove("notes")
+    assert catalog.entries() == []
 
 
 def test_removing_leaves_no_file_but_those_of_the_person(catalog: Catalog):
@@ -201,13 +185,13 @@ def test_removing_leaves_no_file_but_those_of_the_person(catalog: Catalog):
             catalog.remove(entry.name)
     assert catalog.entries() == []
     assert list((catalog.data_dir / "databases").iterdir()) == []
-    assert [path.name for path in (catalog.data_dir / "inbox").rglob("*")] == ["second", "mine.md"]
+    assert list((catalog.data_dir / "inbox").rglob("*")) == [catalog.inbox(second), catalog.inbox(second) / "mine.md"]
 
 
 def test_an_add_that_fails_on_the_way_leaves_nothing(catalog: Catalog):
-    (catalog.data_dir / "inbox").mkdir(parents=True)
-    (catalog.data_dir / "inbox" / "notes").touch()
-    with pytest.raises(StoreError, match="File exists"):
+    catalog.data_dir.mkdir()
+    (catalog.data_dir / "inbox").touch()
+    with pytest.raises(StoreError, match="data directory cannot be changed"):
         catalog.add("notes")
     assert catalog.entries() == []
     assert list((catalog.data_dir / "databases").iterdir()) == []

@@ -25,7 +25,7 @@ RELEASED = {
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Generator[Connection]:
-    connection = open_for_writing(tmp_path / "a.db")
+    connection = open_for_writing(tmp_path / "a.db", create=True)
     yield connection
     connection.close()
 
@@ -130,7 +130,7 @@ def test_a_database_of_others_is_refused_and_untouched(tmp_path: Path, sql: str)
     raw.commit()
     raw.close()
     before = path.read_bytes()
-    writer = open_for_writing(path)
+    writer = open_for_writing(path, create=True)
     with pytest.raises(WrongSchema, match="not one of Kura's"):
         migrate(writer)
     writer.close()
@@ -147,7 +147,7 @@ def test_an_empty_file_is_not_readable_yet_but_can_be_made_a_database(tmp_path: 
     with pytest.raises(WrongSchema, match="never finished"):
         require_readable(reader)
     reader.close()
-    writer = open_for_writing(tmp_path / "a.db")
+    writer = open_for_writing(tmp_path / "a.db", create=True)
     migrate(writer)
     require_readable(writer)
     writer.close()
@@ -158,11 +158,11 @@ def test_a_database_that_was_handed_around_as_one_file_is_put_back_into_wal_mode
     raw = sqlite3.connect(path)
     raw.execute("pragma journal_mode = delete")
     raw.close()
-    writer = open_for_writing(path)
+    writer = open_for_writing(path, create=True)
     migrate(writer)
     writer.row("pragma journal_mode = delete")
     writer.close()
-    writer = open_for_writing(path)
+    writer = open_for_writing(path, create=True)
     assert writer.one("pragma journal_mode") == ("delete",)
     migrate(writer)
     assert writer.one("pragma journal_mode") == ("wal",)
@@ -171,7 +171,7 @@ def test_a_database_that_was_handed_around_as_one_file_is_put_back_into_wal_mode
 
 def create(path: Path, outcome: "multiprocessing.Queue[str]") -> None:
     try:
-        connection = open_for_writing(path)
+        connection = open_for_writing(path, create=True)
         migrate(connection)
         outcome.put(str(applied_version(connection)))
         connection.close()

@@ -19,7 +19,7 @@ from kura.store.sqlite import Connection, Reader, open_for_reading, open_for_wri
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "a base.db"
-    connection = open_for_writing(path)
+    connection = open_for_writing(path, create=True)
     connection.run("create table words (id integer primary key, word text not null)")
     connection.many("insert into words (word) values (?)", [(f"word {n} " * 100,) for n in range(200)])
     connection.close()
@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def connection(database: Path) -> Generator[Connection]:
-    connection = open_for_writing(database)
+    connection = open_for_writing(database, create=True)
     yield connection
     connection.close()
 
@@ -58,7 +58,7 @@ def test_a_connection_for_reading_refuses_to_write(database: Path, sql: str):
 
 
 def test_what_is_still_in_the_log_is_read(database: Path):
-    writer = open_for_writing(database)
+    writer = open_for_writing(database, create=True)
     writer.run("insert into words (word) values ('late')")
     reader = open_for_reading(database)
     assert reader.one("select word from words order by id desc limit 1") == ("late",)
@@ -102,7 +102,7 @@ def test_in_a_read_only_folder_a_database_without_a_log_is_read(database: Path, 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of folders are of another kind there")
 def test_in_a_read_only_folder_a_waiting_log_is_never_passed_over(database: Path, foreign_folder: Path):
-    writer = open_for_writing(database)
+    writer = open_for_writing(database, create=True)
     writer.run("insert into words (word) values ('late')")
     shutil.copy(database, foreign_folder / "a.db")
     shutil.copy(database.with_name(database.name + "-wal"), foreign_folder / "a.db-wal")
@@ -138,7 +138,7 @@ def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path):
     with pytest.raises(StoreError, match="folder"):
         open_for_reading(tmp_path / "folder.db")
     with pytest.raises(StoreError, match="cannot be opened"):
-        open_for_writing(tmp_path / "folder.db")
+        open_for_writing(tmp_path / "folder.db", create=True)
 
 
 def test_messages_carry_no_path(tmp_path: Path):
@@ -151,7 +151,7 @@ def test_messages_carry_no_path(tmp_path: Path):
 def test_any_file_name_can_be_opened(tmp_path: Path, name: str):
     if sys.platform == "win32" and "?" in name:
         pytest.skip("no legal file name there")
-    writer = open_for_writing(tmp_path / name)
+    writer = open_for_writing(tmp_path / name, create=True)
     writer.run("create table t (x)")
     writer.close()
     reader = open_for_reading(tmp_path / name)
@@ -167,7 +167,7 @@ def test_opening_a_file_of_others_for_writing_leaves_it_as_it_is(tmp_path: Path)
     raw.commit()
     raw.close()
     before = digest(path)
-    open_for_writing(path).close()
+    open_for_writing(path, create=True).close()
     assert digest(path) == before
 
 
@@ -262,7 +262,7 @@ def test_a_file_put_in_the_place_of_the_database_is_what_is_read(database: Path)
     with ThreadPoolExecutor(1) as threads:
         reader = Reader(database, threads)
         assert reader.read_here(lambda view: view.one("select count(*) from words")) == (200,)
-        other = open_for_writing(database.with_name("other.db"))
+        other = open_for_writing(database.with_name("other.db"), create=True)
         other.run("create table words (id integer primary key)")
         other.close()
         database.with_name("other.db").replace(database)

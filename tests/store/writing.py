@@ -13,7 +13,7 @@ from kura.types import Chunk
 
 @contextmanager
 def writing(catalog: Catalog, entry: Entry) -> Generator[Connection]:
-    connection = open_for_writing(catalog.path(entry))
+    connection = open_for_writing(catalog.path(entry), create=True)
     try:
         yield connection
     finally:

@@ -1,0 +1,36 @@
+"""The lock of the one process that changes a database's content, held for a whole run rather than a transaction."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from kura.errors import Busy, StoreError
+
+
+@contextmanager
+def indexing(database: Path, *, patience: float) -> Generator[None]:
+    """Be the only process that indexes into, or removes, a database.
+
+    The lock is a file beside the database; it ends with the process, however that ends.
+
+    Args:
+        database: The database file.
+        patience: Seconds to wait for another process.
+
+    Raises:
+        Busy: if the other one did not finish in time.
+        StoreError: if the lock file cannot be made.
+    """
+    lock = FileLock(database.with_name(database.name + ".lock"), timeout=patience)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Busy("another process is indexing into this database; wait until it is done, or stop it") from None
+    except OSError as error:
+        raise StoreError(f"the database cannot be locked for writing: {error.strerror or 'unknown reason'}") from error
+    try:
+        yield
+    finally:
+        lock.release()
