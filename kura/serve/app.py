@@ -4,14 +4,17 @@ from collections.abc import Sequence
 
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kura.access.credentials import Gate
 from kura.errors import KuraError
@@ -23,6 +26,10 @@ from kura.serve.rest import authorization, rest_routes
 from kura.types import Principal
 
 _PRINCIPAL = "kura.principal"
+
+_PARSE_ERROR = JSONRPCError(
+    jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="Parse error: the body is not valid JSON")
+).model_dump_json(exclude_unset=True)
 
 
 def build_app(
@@ -85,7 +92,7 @@ class _Mcp:
     def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int) -> None:
         self._core = core
         self._gate = gate
-        self._max_body_bytes = max_body_bytes
+        self._limited = RequestBodyLimitMiddleware(self._serve, max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
@@ -95,6 +102,19 @@ class _Mcp:
             await answer(scope, receive, send)
             return
         principal = await self._gate(authorization(Request(scope)))
+        await self._limited({**scope, _PRINCIPAL: principal}, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The limit hands on the whole body in one piece.
+        first = await receive()
+        if first["type"] == "http.request" and not _is_json(first["body"]):
+            await Response(_PARSE_ERROR, 400, media_type="application/json")(scope, receive, send)
+            return
+        pieces = [first]
+
+        async def replayed() -> Message:
+            return pieces.pop() if pieces else await receive()
+
         # A manager lives for one request: it needs no lifespan, which some platforms run for each request or never,
         # and it leaves no task behind. Hosts and origins are already checked, for all routes alike.
         manager = StreamableHTTPSessionManager(
@@ -102,7 +122,15 @@ class _Mcp:
             stateless=True,
             json_response=True,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=self._max_body_bytes,
         )
         async with manager.run():
-            await manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
+            await manager.handle_request(scope, replayed, send)
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether it is JSON that can be written again: unlike Python's own parser this one refuses a lone surrogate."""
+    try:
+        from_json(body)
+    except ValueError:
+        return False
+    return True

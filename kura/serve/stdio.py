@@ -42,7 +42,9 @@ async def _serve(server: KnowledgeServer, patience: float) -> None:
         # Text that was printed before, but not yet written, must not turn up among the messages later.
         sys.stdout.flush()
         with contextlib.redirect_stdout(sys.stderr):
-            await _Relay(read, write.send, patience).run(server)
+            # The transport ends once its writing end is closed.
+            async with write:
+                await _Relay(read, write.send, patience).run(server)
 
 
 class _Relay:

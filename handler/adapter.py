@@ -1,0 +1,106 @@
+"""From the HTTP application to a function that AWS Lambda can call.
+
+Nothing advances between two invocations, so loading begins when the function is built, where there is time for it, and
+whatever is not through by then is awaited inside the requests that need it.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from mangum import Mangum
+from mangum.adapter import DEFAULT_TEXT_MIME_TYPES
+from mangum.types import LambdaContext, LambdaEvent
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kura import __version__
+from kura.access.credentials import choose_gate
+from kura.embed import Embedder
+from kura.embed.choose import load_embedder
+from kura.search.library import Library
+from kura.serve.app import build_app
+from kura.settings import Settings
+from kura.store.catalog import Catalog
+
+PATIENCE_SECONDS = 15.0
+"""How long a request waits for what is still loading; gateways give up after 29 seconds."""
+
+INIT_SECONDS = 8.0
+"""How long to load before the first request; the platform gives a process ten seconds to start."""
+
+
+class Handler:
+    """Answers the events of a Function URL, an HTTP API or a REST API."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Build everything that is kept between invocations, and begin to load.
+
+        Raises:
+            ConfigurationError: if nothing says who may come in. The process then does not start at all, so nothing is
+                served by mistake, and the platform logs the text.
+        """
+        gate = choose_gate(
+            key_hash=settings.key_hash,
+            public=settings.public,
+            loopback=False,
+            tenant=settings.tenant,
+            user=settings.user,
+        )
+        logging.getLogger().setLevel(settings.log_level.upper())
+
+        def embedder() -> Embedder | None:
+            return load_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+
+        self._library = Library(
+            Catalog(settings.data_dir), embedder, refresh_seconds=settings.refresh_seconds, patience=PATIENCE_SECONDS
+        )
+        self._library.start(within=INIT_SECONDS)
+        app = build_app(
+            self._library,
+            gate,
+            version=__version__,
+            allowed_hosts=settings.allowed_hosts,
+            allowed_origins=settings.allowed_origins,
+            own_host=_own_host,
+        )
+        self.loop = asyncio.new_event_loop()
+        # Mangum wants one to be set already when it is made.
+        asyncio.set_event_loop(self.loop)
+        self._adapter = Mangum(
+            _WithoutStage(app),
+            lifespan="off",
+            # Otherwise errors would come as base64, which a REST API passes on as it is.
+            text_mime_types=[*DEFAULT_TEXT_MIME_TYPES, "application/problem+json"],
+        )
+
+    def __call__(self, event: LambdaEvent, context: LambdaContext) -> dict[str, Any]:
+        """Answer one event."""
+        # Mangum runs on whichever loop is set, and an `asyncio.run` anywhere leaves none behind.
+        asyncio.set_event_loop(self.loop)
+        return self._adapter(event, context)
+
+    def close(self) -> None:
+        """Let go of everything. Lambda never asks for it; whoever builds several in one process should."""
+        asyncio.set_event_loop(None)
+        self.loop.close()
+        self._library.close()
+
+
+def _own_host(scope: Scope) -> str | None:
+    """The domain that the platform itself received the request at. Nobody can make a name of theirs point there."""
+    host: str | None = scope["aws.event"]["requestContext"].get("domainName")
+    return host
+
+
+class _WithoutStage:
+    """Takes the stage off the path: an HTTP API with a named stage leaves it there."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        event = scope["aws.event"]
+        stage = event["requestContext"].get("stage", "$default")
+        if event.get("version") == "2.0" and stage != "$default" and scope["path"].startswith(f"/{stage}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(f"/{stage}")}
+        await self._app(scope, receive, send)

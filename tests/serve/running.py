@@ -1,0 +1,156 @@
+"""Ways to reach one and the same application: in process, under uvicorn, and through Lambda events."""
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import httpx2
+
+from handler.adapter import Handler
+
+if TYPE_CHECKING:
+    from mangum.types import LambdaContext
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "tests" / "events"
+EventKind = Literal["function_url", "http_api", "rest_api"]
+KINDS: tuple[EventKind, ...] = ("function_url", "http_api", "rest_api")
+
+CONTEXT = cast("LambdaContext", None)
+"""The context of an invocation; nothing of it is used."""
+
+JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+MODERN = "2026-07-28"
+META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def message(method: str, params: dict[str, Any] | None = None, id: int | str | None = 1) -> dict[str, Any]:  # noqa: A002
+    """A JSON-RPC message; without an id, a notification."""
+    built: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+    return built if id is None else {**built, "id": id}
+
+
+def initialize(version: str = "2025-11-25") -> dict[str, Any]:
+    client = {"name": "test", "version": "0"}
+    return message("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client})
+
+
+def modern(method: str, params: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """A request of 2026-07-28 and the headers that go with it."""
+    headers = {**JSON, "mcp-protocol-version": MODERN, "mcp-method": method}
+    if params and "name" in params:
+        headers["mcp-name"] = params["name"]
+    return message(method, {**(params or {}), "_meta": META}), headers
+
+
+def call(name: str, **arguments: object) -> dict[str, Any]:
+    return message("tools/call", {"name": name, "arguments": arguments})
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
+
+
+def command(transport: str, data_dir: Path, **options: object) -> list[str]:
+    return [sys.executable, str(ROOT / "tests/serve/process.py"), transport, str(data_dir), json.dumps(options)]
+
+
+@contextmanager
+def process(data_dir: Path, **options: object) -> Generator[tuple[str, subprocess.Popen[str]]]:
+    """A server under uvicorn on a free port: its URL and the process."""
+    started = subprocess.Popen(
+        command("http", data_dir, port=0, **options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with started:
+        try:
+            assert started.stdout is not None
+            yield started.stdout.readline().strip(), started
+        finally:
+            started.kill()
+
+
+def event(
+    kind: EventKind,
+    method: str,
+    path: str,
+    *,
+    query: str = "",
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
+    encoded: bool = False,
+) -> dict[str, Any]:
+    """The recorded event of that kind, carrying this request instead of its own."""
+    built: dict[str, Any] = json.loads((EVENTS / f"{kind}.json").read_text())
+    text = base64.b64encode(body).decode() if encoded else body.decode()
+    built |= {"body": text or None, "isBase64Encoded": encoded}
+    recorded: dict[str, str] = {"host": built["requestContext"]["domainName"], "x-forwarded-proto": "https"}
+    sent = {**recorded, **{name.lower(): value for name, value in (headers or {}).items()}}
+    if kind == "rest_api":
+        pairs = httpx2.QueryParams(query)
+        sent = {name.title(): value for name, value in sent.items()}
+        built |= {
+            "httpMethod": method,
+            "path": path,
+            "headers": sent,
+            "multiValueHeaders": {name: [value] for name, value in sent.items()},
+            "queryStringParameters": dict(pairs) or None,
+            "multiValueQueryStringParameters": {name: pairs.get_list(name) for name in pairs} or None,
+        }
+        built["requestContext"] |= {"httpMethod": method, "path": f"/Prod{path}"}
+    else:
+        built |= {"rawPath": path, "rawQueryString": query, "headers": sent}
+        built["requestContext"]["http"] |= {"method": method, "path": path}
+    return built
+
+
+def answer(result: dict[str, Any]) -> httpx2.Response:
+    """What the gateway makes of a handler's result."""
+    body: str = result.get("body", "")
+    content = base64.b64decode(body) if result["isBase64Encoded"] else body.encode()
+    return httpx2.Response(result["statusCode"], headers=result.get("headers", {}), content=content)
+
+
+class EventTransport(httpx2.AsyncBaseTransport):
+    """Sends requests as events to a handler, one after the other, as one Lambda process gets them."""
+
+    def __init__(self, handler: Handler, kind: EventKind) -> None:
+        self.handler = handler
+        self.kind: EventKind = kind
+        self.turn = asyncio.Lock()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        built = event(
+            self.kind,
+            request.method,
+            request.url.path,
+            query=request.url.query.decode(),
+            headers={name: value for name, value in request.headers.items() if name != "host"},
+            body=await request.aread(),
+        )
+        async with self.turn:
+            return answer(await asyncio.to_thread(self.handler, built, CONTEXT))
+
+
+@asynccontextmanager
+async def reaching(transport: httpx2.AsyncBaseTransport | str) -> AsyncGenerator[httpx2.AsyncClient]:
+    """An HTTP client for a URL, or for an application in this process."""
+    if isinstance(transport, str):
+        async with httpx2.AsyncClient(base_url=transport) as client:
+            yield client
+    else:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
+            yield client

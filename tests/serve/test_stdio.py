@@ -1,0 +1,64 @@
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.serve.running import META, call, command, environment, initialize, message
+
+READY = [initialize(), message("notifications/initialized", id=None)]
+
+
+def exchanged(data_dir: Path, lines: list[bytes | dict[str, Any]], **options: object) -> tuple[list[Any], str]:
+    """What a process writes that gets these lines, and then the end of its input."""
+    sent = b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
+    ended = subprocess.run(
+        command("stdio", data_dir, **options),
+        input=sent,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr.decode()
+
+
+def test_nothing_but_messages_is_written_and_the_end_of_input_ends_the_process(data_dir: Path):
+    lines: list[bytes | dict[str, Any]] = [
+        *READY,
+        b"no json at all\n",
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search_rag","arguments":{"q":"\\ud800"}}}\n',
+        b'{"jsonrpc":"2.0","id":8,"method":"ping","params":{"q":"\xff\xed\xa0\x80"}}\n',
+        b'[{"jsonrpc":"2.0","id":9,"method":"ping"}]\n',
+        {**call("search_rag", db="notes", q="段落"), "id": "last"},
+        b'{"jsonrpc":"2.0","id":10,"method":"pi',
+    ]
+    answers, diagnostics = exchanged(data_dir, lines)
+    by_id: dict[object, list[Any]] = {}
+    for answer in answers:
+        by_id.setdefault(answer["id"], []).append(answer)
+    assert by_id[1][0]["result"]["protocolVersion"] == "2025-11-25"
+    assert sorted(answer["error"]["code"] for answer in by_id[None]) == [-32700, -32700, -32700, -32600]
+    assert by_id[8][0]["result"] == {}
+    found = by_id["last"][0]["result"]
+    assert found["structuredContent"]["keyword"][0]["source"] == "指南/檢索.md"
+    assert "a banner" in diagnostics
+    assert "C code" in diagnostics
+    assert "Traceback" not in diagnostics
+
+
+def test_a_session_that_the_start_leaves_open_believes_its_client(data_dir: Path):
+    lines: list[bytes | dict[str, Any]] = []
+    for tenant in ("acme", "globex"):
+        params = {**call("list_rag", tenant_id=tenant)["params"], "_meta": META}
+        lines.append(message("tools/call", params, id=tenant))
+    answers, _ = exchanged(data_dir, lines)
+    seen = {
+        answer["id"]: [entry["db"] for entry in answer["result"]["structuredContent"]["registered"]]
+        for answer in answers
+    }
+    assert seen == {"acme": ["acme-plans", "notes"], "globex": ["globex-plans", "notes"]}
+
+
+def test_an_input_that_ends_at_once_ends_the_process(data_dir: Path):
+    assert exchanged(data_dir, [])[0] == []
