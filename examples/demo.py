@@ -69,7 +69,11 @@ def show(answer: dict[str, Any]) -> None:
 
 def connect() -> None:
     """Print the configuration for common clients, ready to paste."""
-    server = {"command": str(KURA), "args": ["mcp", "--data-dir", str(DATA)]}
+    server = {
+        "command": str(KURA),
+        "args": ["mcp", "--data-dir", str(DATA)],
+        "env": {"KURA_CACHE_DIR": str(HOME / "cache")},
+    }
     for client, where, block in (
         ("Claude Desktop", "claude_desktop_config.json", {"mcpServers": {"kura": server}}),
         ("Cursor", ".cursor/mcp.json", {"mcpServers": {"kura": server}}),

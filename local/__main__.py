@@ -1,4 +1,4 @@
-"""`python -m local` serves MCP on standard input and output from a checkout; options are those of `kura mcp`."""
+"""`python -m local` serves MCP on standard streams, straight from a checkout; options are those of `kura mcp`."""
 
 import sys
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from kura.cli.root import clean, data_dir_option, json_option, one_blas_thread, print_json
+from kura.cli.root import clean, data_dir_option, json_option, print_json
 from kura.settings import read_settings
 from kura.types import SearchResult, Session, SourceGroup
 
@@ -37,7 +37,6 @@ def search_command(
     as_json: bool,
 ) -> None:
     """Search the database NAME for QUERY, as an agent would. Words after NAME need no quotes."""
-    one_blas_thread()
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
     from kura.cli.library import open_library
     from kura.search.search import search

@@ -106,14 +106,12 @@ def clean(text: str) -> str:
     return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
 
 
-def one_blas_thread() -> None:
-    """Compute matrix products in one thread: several on a shared core wait for each other. Before numpy is imported."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-
-
 def run() -> None:
     """Run the root command and exit with its code."""
+    # Before numpy is imported: several BLAS threads wait for each other on a shared core, and what we compute side by
+    # side runs in threads of our own.
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
     try:
         code = kura.main(standalone_mode=False)
     except KuraError as error:

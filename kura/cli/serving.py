@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kura import __version__
-from kura.cli.root import data_dir_option, one_blas_thread
+from kura.cli.root import data_dir_option
 from kura.errors import ArgumentError
 from kura.settings import Settings, read_settings
 
@@ -122,7 +122,6 @@ def pinned_port(data_dir: Path) -> int | None:
 
 
 def _settings(data_dir: Path | None, tenant: str | None, user: str | None) -> Settings:
-    one_blas_thread()
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="kura: %(message)s")
     return settings

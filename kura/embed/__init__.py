@@ -1,7 +1,7 @@
 """Text to vectors: the protocol that every embedder keeps, and the embedders."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # importing this room costs nothing; each embedder brings numpy itself
     import numpy as np
@@ -37,4 +37,13 @@ class Embedder(Protocol):
         Raises:
             EmbedderError: if there is a text that cannot be embedded.
         """
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An embedder that can say how long a text is to it."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of the text itself, without what the embedder adds to it."""
         ...

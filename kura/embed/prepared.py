@@ -152,6 +152,7 @@ def write_prepared(path: Path, model: Model, tensors: Mapping[str, NDArray[Any]]
     Raises:
         EmbedderError: if it cannot be written.
     """
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     places: dict[str, _Place] = {}
     offset = 0
     for name, tensor in tensors.items():

@@ -1,7 +1,12 @@
 """SentencePiece's Unigram tokeniser, as XLM-RoBERTa uses it, over arrays that can be memory-mapped.
 
 Nothing is built at load: the vocabulary is a double-array trie (`kura.embed.trie`), walked by a Viterbi search in plain
-Python.
+Python. Measured on one machine, over three documents (words seen before come from a cache, 0.5 µs a token):
+
+                                      load       memory    a token
+    this                                6 ms       9 MB    4–6 µs
+    marisa-trie, mapped, same search    3 ms       4 MB    7–9 µs
+    `tokenizers`                    1,190 ms     358 MB    1–2 µs
 """
 
 import re
@@ -13,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kura.embed.prepared import Prepared
 from kura.embed.trie import DoubleArray
 
 SPACE: Final = "\u2581"
@@ -87,6 +93,22 @@ class Unigram:
         self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
         self._longest = longest
         self._cached_pieces = lru_cache(maxsize=_CACHED_WORDS)(self._pieces)
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Unigram":
+        """Make the tokeniser of a prepared model file.
+
+        Raises:
+            EmbedderError: if the file lacks a part of it.
+        """
+        alphabet = prepared.tensor("trie.alphabet").tobytes().decode("utf-32-le")
+        base, check, value = (prepared.tensor(f"trie.{name}") for name in ("base", "check", "value"))
+        return cls(
+            DoubleArray(base, check, value, alphabet),
+            prepared.tensor("scores"),
+            unknown=prepared.model.unknown,
+            longest=prepared.model.longest,
+        )
 
     def ids(self, text: str, limit: int | None = None) -> list[int]:
         """Tokenise `text`, without special tokens.

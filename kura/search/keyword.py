@@ -1,14 +1,35 @@
 """Keyword search: one FTS5 statement over tokens that Kura makes itself."""
 
 from kura.search.library import KnowledgeBase
+from kura.search.rank import Found
+from kura.store.sources import state
+from kura.store.sqlite import Connection
 from kura.store.statements import matching
-from kura.text.tokens import match_expression
+from kura.text.tokens import TOKENIZER_VERSION, match_expression
 from kura.types import Hit
 
 
-async def keyword(base: KnowledgeBase, q: str, count: int) -> list[Hit]:
-    """The `count` chunks that match the words of `q` best, best first; none where `q` has no word."""
+async def keyword(base: KnowledgeBase, q: str, count: int) -> tuple[Found, str | None]:
+    """The `count` chunks that match the words of `q` best, best first; none where `q` has no word.
+
+    Returns:
+        What was found, all as of one version, and a notice where the words were indexed in another way than `q` is.
+    """
     expression = match_expression(q)
-    if expression is None:
-        return []
-    return [Hit(chunk_id, score) for chunk_id, score in await matching(base.reader, expression, count)]
+
+    def read(connection: Connection) -> tuple[Found, str | None]:
+        found = matching(connection, expression, count) if expression is not None else []
+        hits = [Hit(passage.chunk_id, score) for passage, score in found]
+        indexed = state(connection).tokenizer
+        return Found(hits, {passage.chunk_id: passage for passage, _ in found}), _notice(indexed)
+
+    return await base.reader.read(read)
+
+
+def _notice(indexed: int) -> str | None:
+    if indexed == TOKENIZER_VERSION:
+        return None
+    return (
+        f"keyword search may miss passages: the words were indexed by version {indexed} of the tokeniser, this process"
+        f" has version {TOKENIZER_VERSION}; the operator can run `kura index`"
+    )

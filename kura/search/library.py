@@ -8,14 +8,16 @@ import asyncio
 import logging
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from kura.access.principal import may_see
 from kura.embed import Embedder
-from kura.errors import KuraError, StoreError, Unavailable, UnknownDatabase
-from kura.store.catalog import Catalog, Entry
+from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
+from kura.store.catalog import Catalog, Entry, explained, listed
 from kura.store.migrations import now, require_readable
 from kura.store.segments import Vectors, load
 from kura.store.sources import State, state
@@ -48,14 +50,14 @@ class KnowledgeBase:
         """Load what is new, in a worker thread, unless that is under way or was done within the interval.
 
         Args:
-            at_once: Look even if the interval has not passed.
+            at_once: See all that was committed before this call, whatever the interval.
         """
         with self._asking:
             last = self._loading
-            if last is not None and not last.done():
-                return last
+            if last is not None and not last.done() and not (at_once and last.running()):
+                return last  # what has not begun will see all that is committed until then
             recent = time.monotonic() - self._looked < self._refresh_seconds
-            if last is not None and last.exception() is None and recent and not at_once:
+            if last is not None and last.done() and last.exception() is None and recent and not at_once:
                 return last
             self._loading = self._executor.submit(self.load)
             return self._loading
@@ -99,6 +101,9 @@ class Library:
         self._load_embedder = load_embedder
         self._refresh_seconds = refresh_seconds
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
+        # Apart from the former: a long load must not keep searches in other databases waiting.
+        self._loaders = ThreadPoolExecutor(max_workers=4, thread_name_prefix="kura-load")
+        self._listing = Reader(catalog.file, self._executor)
         self._lock = threading.Lock()
         # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
         self._bases: dict[tuple[str, str, str | None], KnowledgeBase] = {}
@@ -106,15 +111,18 @@ class Library:
 
     def start(self, within: float = 0.0) -> None:
         """Begin to load the embedder and every database; wait for them for at most `within` seconds."""
-        loading: list[Future[Any]] = [self.embedder()]
-        loading += [self._executor.submit(self._begin, entry) for entry in self._catalog.entries()]
-        wait(loading, timeout=within)
+        until = time.monotonic() + within
+        embedder = self.embedder()
+        beginning = [self._loaders.submit(self._begin, entry) for entry in self._entries()]
+        begun, _ = wait(beginning, timeout=within)
+        loading: list[Future[Any]] = [future for done in begun if (future := done.result()) is not None]
+        wait([embedder, *loading], timeout=max(0.0, until - time.monotonic()))
 
     def embedder(self) -> "Future[Embedder | None]":
         """The embedder, which begins to load when it is first asked for."""
         with self._lock:
             if self._embedder is None:
-                self._embedder = self._executor.submit(self._load_embedder)
+                self._embedder = self._loaders.submit(self._loaded_embedder)
             return self._embedder
 
     async def registered(self, session: Session) -> list[Entry]:
@@ -124,8 +132,7 @@ class Library:
     async def loaded(self, session: Session) -> list[str]:
         """Names of the databases that the session may see and this process can search now."""
         entries = await self.registered(session)
-        opened = await asyncio.gather(*(self.in_thread(self._opened_or_none, entry) for entry in entries))
-        return [entry.name for entry, base in zip(entries, opened, strict=True) if base is not None]
+        return await self.in_thread(lambda: [entry.name for entry in entries if self._opened_or_none(entry)])
 
     async def open(self, session: Session, name: str) -> KnowledgeBase:
         """The database of that name, opened.
@@ -134,10 +141,11 @@ class Library:
             UnknownDatabase: if there is none, or the session may not see it; the two read alike.
             Unavailable: if it may be seen but cannot be opened.
         """
+        wanted = unicodedata.normalize("NFC", name)
         entries = await self.registered(session)
         for entry in entries:
-            if entry.name == name:
-                return await self.in_thread(self._opened, entry)
+            if entry.name == wanted:
+                return self._open_already(entry) or await self.in_thread(self._opened, entry)
         raise UnknownDatabase(name, tuple(entry.name for entry in entries))
 
     async def in_thread(self, work: Callable[..., T], *args: object) -> T:
@@ -146,11 +154,16 @@ class Library:
 
     def close(self) -> None:
         """Stop, once work in progress is through, and let go of all files."""
+        self._loaders.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._retain(())
+        self._listing.close()
 
     def _entries(self) -> list[Entry]:
-        entries = self._catalog.entries()
+        entries: list[Entry] = []
+        if self._catalog.file.exists():
+            with explained():
+                entries = self._listing.read_here(listed)
         self._retain(entries)
         return entries
 
@@ -162,9 +175,12 @@ class Library:
         for base in gone:
             base.reader.close()
 
-    def _opened(self, entry: Entry) -> KnowledgeBase:
+    def _open_already(self, entry: Entry) -> KnowledgeBase | None:
         with self._lock:
-            base = self._bases.get(_key(entry))
+            return self._bases.get(_key(entry))
+
+    def _opened(self, entry: Entry) -> KnowledgeBase:
+        base = self._open_already(entry)
         if base is not None:
             return base
         reader = Reader(self._catalog.path(entry), self._executor)
@@ -177,7 +193,7 @@ class Library:
             reader.close()
             raise Unavailable(entry.name, "the database file belongs to another owner than the catalog says")
         with self._lock:
-            base = self._bases.setdefault(_key(entry), KnowledgeBase(reader, self._executor, self._refresh_seconds))
+            base = self._bases.setdefault(_key(entry), KnowledgeBase(reader, self._loaders, self._refresh_seconds))
         if base.reader is not reader:
             reader.close()
         return base
@@ -189,11 +205,21 @@ class Library:
             log.warning("%s", error)
             return None
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: Entry) -> "Future[Vectors] | None":
+        base, embedder = self._opened_or_none(entry), self.embedder()
+        if base is None or (embedder.done() and embedder.exception() is None and embedder.result() is None):
+            return None  # nobody will ask for vectors
+        return base.catch_up()
+
+    def _loaded_embedder(self) -> Embedder | None:
         try:
-            self._opened(entry).load()
-        except KuraError as error:
-            log.warning("%s", error)
+            return self._load_embedder()
+        except KuraError:
+            raise
+        except Exception as error:
+            # The end of a thread: nobody above would write it down, and keyword search goes on without it.
+            log.exception("the embedder could not be loaded")
+            raise EmbedderError("the embedder could not be loaded; the log of this process says why") from error
 
 
 def _key(entry: Entry) -> tuple[str, str, str | None]:
@@ -206,11 +232,20 @@ def _described(connection: Connection) -> State:
 
 
 async def waited(future: "Future[Any]", seconds: float) -> bool:
-    """Wait for a thread's result without cancelling it; returns whether it is there."""
+    """Wait for a thread's result, which others may wait for too; returns whether it is there.
+
+    The thread's work goes on whatever becomes of this request, and does not mind if the event loop is gone by then.
+    """
     if future.done():
         return True
-    wrapped = asyncio.wrap_future(future)
-    # If nobody asks for it later, its error must not be reported as forgotten.
-    wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())
-    done, _ = await asyncio.wait({wrapped}, timeout=seconds)
-    return bool(done)
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: "Future[Any]") -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(arrived.set)
+
+    future.add_done_callback(tell)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await arrived.wait()
+    return future.done()

@@ -1,24 +1,21 @@
 """The use case: one question to one database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import get_args
 
 from kura.errors import ArgumentError, BranchFailed, EmbedderError, NotReady, StoreError, Unavailable
 from kura.search.keyword import keyword
-from kura.search.library import KnowledgeBase, Library
-from kura.search.rank import CANDIDATES, page
-from kura.search.semantic import ready, semantic
-from kura.store.sources import state
-from kura.store.statements import passages
-from kura.text.tokens import TOKENIZER_VERSION
-from kura.types import Hit, Mode, SearchResult, Session, SourceGroup
+from kura.search.library import Library
+from kura.search.rank import CANDIDATES, Found, page
+from kura.search.semantic import semantic
+from kura.types import Mode, SearchResult, Session, SourceGroup
 
 MAX_QUERY = 10_000
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 10
 
-Groups = tuple[SourceGroup, ...]
+Branch = tuple[tuple[SourceGroup, ...] | None, tuple[str, ...]]
 
 
 async def search(
@@ -42,15 +39,18 @@ async def search(
     """
     q = _checked(q, mode, limit)
     base = await library.open(session, db)
+    count = limit * CANDIDATES
     try:
         if mode == "keyword":
-            groups, notices = await _keyword(base, q, limit)
+            groups, notices = await _paged(keyword(base, q, count), limit)
             return SearchResult(groups, None, notices)
         if mode == "semantic":
-            groups, notices = await _semantic(library, base, q, limit)
+            groups, notices = await _paged(semantic(library, base, q, count), limit)
             return SearchResult(None, groups, notices)
         by_word, by_meaning = await asyncio.gather(
-            _keyword(base, q, limit), _optional(_semantic(library, base, q, limit)), return_exceptions=True
+            _paged(keyword(base, q, count), limit),
+            _optional(_paged(semantic(library, base, q, count), limit)),
+            return_exceptions=True,
         )
         # Both are through, so no branch goes on by itself after an error of the other.
         if isinstance(by_word, BaseException):
@@ -75,40 +75,12 @@ def _checked(q: str, mode: Mode | None, limit: int) -> str:
     return q
 
 
-async def _keyword(base: KnowledgeBase, q: str, limit: int) -> tuple[Groups, tuple[str, ...]]:
-    known = await base.reader.read(state)
-    notices: tuple[str, ...] = ()
-    if known.tokenizer != TOKENIZER_VERSION:
-        notices = (
-            f"keyword search may miss passages: the words were indexed by version {known.tokenizer} of the tokeniser,"
-            f" this process has version {TOKENIZER_VERSION}; the operator can run `kura index`",
-        )
-    return await _answered(base, limit, lambda: keyword(base, q, limit * CANDIDATES)), notices
+async def _paged(branch: Awaitable[tuple[Found, str | None]], limit: int) -> Branch:
+    found, notice = await branch
+    return page(found, limit), (notice,) if notice else ()
 
 
-async def _semantic(library: Library, base: KnowledgeBase, q: str, limit: int) -> tuple[Groups, tuple[str, ...]]:
-    embedder, vectors, notice = await ready(library, base)
-
-    async def hits() -> list[Hit]:
-        return await semantic(library, base, embedder, base.vectors or vectors, q, limit * CANDIDATES)
-
-    return await _answered(base, limit, hits), (notice,) if notice else ()
-
-
-async def _answered(base: KnowledgeBase, limit: int, hits: Callable[[], Awaitable[list[Hit]]]) -> Groups:
-    """Fetch the contents of the hits; where a newer version has removed one meanwhile, catch up and ask once more."""
-    found = await hits()
-    contents = await passages(base.reader, [hit.chunk_id for hit in found])
-    if len(contents) < len({hit.chunk_id for hit in found}):
-        await asyncio.wrap_future(base.catch_up(at_once=True))
-        found = await hits()
-        contents = await passages(base.reader, [hit.chunk_id for hit in found])
-    return page(found, contents, limit)
-
-
-async def _optional(
-    branch: Awaitable[tuple[Groups, tuple[str, ...]]],
-) -> tuple[Groups | None, tuple[str, ...]]:
+async def _optional(branch: Awaitable[Branch]) -> Branch:
     try:
         return await branch
     except NotReady as reason:

@@ -3,26 +3,38 @@
 import numpy as np
 
 from kura.embed import Embedder
-from kura.errors import KuraError, NotReady
+from kura.errors import EmbedderError, KuraError, NotReady
 from kura.search.library import KnowledgeBase, Library, waited
+from kura.search.rank import Found
 from kura.store.segments import Vectors
-from kura.store.sources import statistics
 from kura.store.statements import bearing
 from kura.types import Hit
 
-GONE = -1
-"""Stands for a chunk whose vector was still in memory but whose row a newer version has removed."""
 
-
-async def ready(library: Library, base: KnowledgeBase) -> tuple[Embedder, Vectors, str | None]:
-    """Wait, within the library's patience, until a semantic search can run.
+async def semantic(library: Library, base: KnowledgeBase, q: str, count: int) -> tuple[Found, str | None]:
+    """The `count` chunks whose vectors are nearest to that of `q`, best first, down to the embedder's floor.
 
     Returns:
-        The embedder, the vectors as of now, and a notice where a part of the passages has no vector yet.
+        What was found, and a notice where a part of the passages has no vector yet.
 
     Raises:
         NotReady: if it cannot run; the text says why and since when.
+        EmbedderError: if the embedder gives no vector for `q`.
     """
+    embedder = await _embedder(library)
+    vectors = await _vectors(library, base)
+    notice = _usable(vectors, embedder)
+    found, whole = await library.in_thread(_nearest, base, embedder, vectors, q, count)
+    if not whole:
+        # A newer version has removed some of them meanwhile: once more, with what it put in their place.
+        await waited(base.catch_up(at_once=True), library.patience)
+        vectors = base.vectors or vectors
+        notice = _usable(vectors, embedder)
+        found, _ = await library.in_thread(_nearest, base, embedder, vectors, q, count)
+    return found, notice
+
+
+async def _embedder(library: Library) -> Embedder:
     loading = library.embedder()
     if not await waited(loading, library.patience):
         raise NotReady(f"semantic search is still loading its embedder (since {library.started_at}); ask again soon")
@@ -35,44 +47,56 @@ async def ready(library: Library, base: KnowledgeBase) -> tuple[Embedder, Vector
             "semantic search is not configured: this process has no embedder"
             f' (since {library.started_at}); the operator can install one with `pip install "kura-rag[e5]"`'
         )
-    catching_up = base.catch_up()
-    # A version that is loaded already answers while a newer one is on its way.
-    if not await waited(catching_up, library.patience) and base.vectors is None:
+    return embedder
+
+
+async def _vectors(library: Library, base: KnowledgeBase) -> Vectors:
+    loading = base.catch_up()
+    if await waited(loading, library.patience):
+        return loading.result()
+    if base.vectors is None:
         raise NotReady(f"semantic search is still loading its vectors (since {base.opened_at}); ask again soon")
-    vectors = base.vectors if base.vectors is not None and not catching_up.done() else catching_up.result()
-    return embedder, vectors, await _pending(base, embedder, vectors)
+    # A version that is loaded already answers while a newer one is on its way.
+    return base.vectors
 
 
-async def semantic(
-    library: Library, base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, count: int
-) -> list[Hit]:
-    """The `count` chunks whose vectors are nearest to that of `q`, best first, down to the embedder's floor."""
-    matrix = vectors.matrix
-    if matrix is None or not len(matrix):
-        return []
-
-    def nearest() -> list[tuple[int, float]]:
-        ids, scores = matrix.nearest(np.ascontiguousarray(embedder.embed([q], "query")[0]), count)
-        return list(zip(ids.tolist(), scores.tolist(), strict=True))
-
-    found = await library.in_thread(nearest)
-    kept = [(vector_id, score) for vector_id, score in found if embedder.floor is None or score >= embedder.floor]
-    chunks = await bearing(base.reader, [vector_id for vector_id, _ in kept])
-    hits = [Hit(chunk_id, score) for vector_id, score in kept for chunk_id in chunks.get(vector_id, [GONE])]
-    return hits[:count]
-
-
-async def _pending(base: KnowledgeBase, embedder: Embedder, vectors: Vectors) -> str | None:
-    known = vectors.state
+def _usable(vectors: Vectors, embedder: Embedder) -> str | None:
+    known, counts = vectors.state, vectors.counts
     if known.embedder is not None and (known.embedder, known.dimension) != (embedder.name, embedder.dimension):
         raise NotReady(
             f"semantic search is off: the database was embedded with {known.embedder} ({known.dimension} dimensions),"
             f" this process embeds with {embedder.name} ({embedder.dimension}); one of the two must change"
         )
-    counts = await base.reader.read(statistics)
     if not counts.pending:
         return None
     waiting = f"{counts.pending} of {counts.chunks} passages wait to be embedded (since {counts.pending_since})"
     if counts.pending == counts.chunks:
         raise NotReady(f"semantic search is pending: {waiting}; the operator can run `kura index` to embed them")
     return f"semantic search is partial: {waiting}"
+
+
+def _nearest(base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, count: int) -> tuple[Found, bool]:
+    """What is nearest, and whether all of it was still there when its passages were read."""
+    if vectors.matrix is None or not len(vectors.matrix):
+        return Found([], {}), True
+    ids, scores = vectors.matrix.nearest(_query_vector(embedder, q), count)
+    kept = {
+        vector_id: score
+        for vector_id, score in zip(ids.tolist(), scores.tolist(), strict=True)
+        if embedder.floor is None or score >= embedder.floor
+    }
+    borne = base.reader.read_here(lambda connection: bearing(connection, list(kept), count))
+    hits = [Hit(passage.chunk_id, kept[vector_id]) for vector_id, passage in borne]
+    wanted = list(kept)
+    if len(borne) == count:
+        # The page is full: the vectors behind the last one were not asked for their passages.
+        wanted = wanted[: wanted.index(borne[-1][0]) + 1]
+    whole = {vector_id for vector_id, _ in borne} >= set(wanted)
+    return Found(hits, {passage.chunk_id: passage for _, passage in borne}), whole
+
+
+def _query_vector(embedder: Embedder, q: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    vectors = np.asarray(embedder.embed([q], "query"), np.float32)
+    if vectors.shape != (1, embedder.dimension) or not np.isfinite(vectors).all():
+        raise EmbedderError(f"the embedder did not give one finite vector of {embedder.dimension} dimensions")
+    return np.ascontiguousarray(vectors[0])

@@ -77,7 +77,8 @@ def serve_http(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
-        h11_max_incomplete_event_size=64 * 1024,
+        # The longest query that may be asked by REST, percent-encoded, is 120,000 bytes.
+        h11_max_incomplete_event_size=160 * 1024,
     )
     with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly():
         reachable = "127.0.0.1" if where.is_unspecified and where.version == 4 else str(where)

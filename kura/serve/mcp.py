@@ -61,15 +61,7 @@ class KnowledgeServer(MCPServer[Any]):
         self._library = library
         self._principal_of = principal_of
         self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in TOOLS}
-
-    @property
-    def core(self) -> Server[Any]:
-        """The low-level server, which transports drive."""
-        return self._lowlevel_server
-
-    async def list_tools(self) -> list[Listed]:
-        """All tools, as clients see them."""
-        return [
+        self._listed = [
             Listed(
                 name=tool.name,
                 title=tool.title,
@@ -78,8 +70,17 @@ class KnowledgeServer(MCPServer[Any]):
                 output_schema=tool.output,
                 annotations=READ_ONLY,
             )
-            for tool in self._tools.values()
+            for tool in TOOLS
         ]
+
+    @property
+    def core(self) -> Server[Any]:
+        """The low-level server, which transports drive."""
+        return self._lowlevel_server
+
+    async def list_tools(self) -> list[Listed]:
+        """All tools, as clients see them."""
+        return self._listed
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

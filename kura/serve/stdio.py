@@ -1,8 +1,11 @@
 """MCP over the standard streams of this process."""
 
 import contextlib
+import logging
+import signal
 import sys
-from collections.abc import AsyncIterable, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterable, Awaitable, Callable, Generator
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -20,6 +23,8 @@ from pydantic import ValidationError
 
 from kura.serve.mcp import KnowledgeServer
 
+logger = logging.getLogger(__name__)
+
 _Read = AsyncIterable[SessionMessage | Exception]
 _Write = Callable[[SessionMessage], Awaitable[None]]
 
@@ -34,7 +39,24 @@ def serve_stdio(server: KnowledgeServer, *, patience: float = 30.0) -> None:
         server: What answers.
         patience: Seconds that requests under way get to finish once the input is closed.
     """
-    anyio.run(_serve, server, patience)
+    with _interrupts_end_it():
+        try:
+            anyio.run(_serve, server, patience)
+        except* BrokenPipeError:
+            logger.info("the client stopped reading")
+
+
+@contextlib.contextmanager
+def _interrupts_end_it() -> Generator[None]:
+    """Let Ctrl-C end the process at once: a thread that waits for input cannot be told to stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _serve(server: KnowledgeServer, patience: float) -> None:

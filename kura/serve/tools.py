@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from kura.search.library import Library
 from kura.search.search import search
 from kura.serve.arguments import A, Arguments, whole
-from kura.types import Match, Mode, Session, SourceGroup
+from kura.types import Match, Mode, SearchResult, Session, SourceGroup
 
 Answer = dict[str, Any]
 
@@ -70,7 +70,11 @@ async def list_rag(library: Library, session: Session, _arguments: ListArguments
 
 async def search_rag(library: Library, session: Session, arguments: SearchArguments) -> Answer:
     """The passages that a search found; a mode that did not run is absent."""
-    found = await search(library, session, arguments.db, arguments.q, arguments.mode, arguments.limit)
+    return search_answer(await search(library, session, arguments.db, arguments.q, arguments.mode, arguments.limit))
+
+
+def search_answer(found: SearchResult) -> Answer:
+    """What a search found, as plain JSON values."""
     answer: Answer = {}
     if found.keyword is not None:
         answer["keyword"] = _groups(found.keyword)

@@ -3,20 +3,36 @@
 A database keeps its file when it is renamed, so a process that serves it does not lose its footing.
 """
 
+import os
 import re
 import secrets
 import unicodedata
 from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kura.errors import ArgumentError, UnknownDatabase, WrongSchema
-from kura.store.migrations import migrate, now
+from kura.errors import ArgumentError, StoreError, UnknownDatabase
+from kura.store.migrations import Migration, applied_version, migrate, now, require_readable
 from kura.store.sqlite import Connection, open_for_reading, open_for_writing
 from kura.text.tokens import TOKENIZER_VERSION
 
-_NAME = re.compile(r"[^\W_][\w.\-]{0,63}")
+CATALOG_MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        "catalog",
+        (
+            """
+            create table databases (
+              name text primary key,
+              file text not null unique,
+              tenant text,
+              created_at text not null
+            )
+            """,
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +50,22 @@ class Catalog:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
-        self._path = data_dir / "catalog.db"
+        self.file = data_dir / "catalog.db"
 
     def entries(self) -> list[Entry]:
-        """All databases, by name. An empty or missing data directory has none."""
-        if not self._path.exists():
+        """All databases, by name. An empty or missing data directory has none.
+
+        Raises:
+            StoreError: if there is a catalog but it cannot be read.
+        """
+        if not self.file.exists():
             return []
-        connection = open_for_reading(self._path)
-        try:
-            if not connection.row("select 1 from sqlite_schema where name = 'databases'"):
-                return []
-            rows = connection.rows("select name, file, tenant, created_at from databases order by name")
-        finally:
-            connection.close()
-        return [Entry(*row) for row in rows]
+        with explained():
+            connection = open_for_reading(self.file)
+            try:
+                return listed(connection)
+            finally:
+                connection.close()
 
     def find(self, name: str) -> Entry:
         """The database of that name, whoever owns it.
@@ -55,12 +73,7 @@ class Catalog:
         Raises:
             UnknownDatabase: if there is none.
         """
-        entries = self.entries()
-        wanted = _normal(name)
-        for entry in entries:
-            if entry.name == wanted:
-                return entry
-        raise UnknownDatabase(name, tuple(entry.name for entry in entries))
+        return _found(self.entries(), name)
 
     def path(self, entry: Entry) -> Path:
         """Where its database file is."""
@@ -76,45 +89,41 @@ class Catalog:
         Raises:
             ArgumentError: if the name is not a legal one, or is taken.
         """
-        name = _legal(name)
+        name = legal_name(name)
         if tenant is not None and not tenant.strip():
             raise ArgumentError("invalid argument: tenant must not be blank; leave it out for a database of nobody")
         stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "database"
         entry = Entry(name, f"databases/{stem}-{secrets.token_hex(4)}.db", tenant, now())
-        with self._change() as connection:
+        with self._change() as (connection, undo):
             _require_free(connection, name)
-            # The file is complete before the catalog names it: whoever finds the name can use it.
+            undo.callback(self._delete_files, entry)
+            # Both are complete before the catalog names them: whoever finds the name can use it.
             self._create(entry)
+            self._make_inbox(entry, undo)
             connection.run("insert into databases (name, file, tenant, created_at) values (?, ?, ?, ?)", _row(entry))
-        self.inbox(entry).mkdir(parents=True, exist_ok=True)
         return entry
 
     def rename(self, old: str, new: str) -> Entry:
-        """Give a database another name; its inbox folder moves along.
+        """Give a database another name; its inbox folder moves along. If anything fails, all is as it was.
 
         Raises:
             UnknownDatabase: if there is no `old`.
             ArgumentError: if `new` is not a legal name, or is taken.
         """
-        entry, new = self.find(old), _legal(new)
-        renamed = Entry(new, entry.file, entry.tenant, entry.created_at)
-        if entry == renamed:
-            return entry
-        with self._change() as connection:
+        new = legal_name(new)
+        self.find(old)  # where there is nothing to rename, no catalog is made either
+        with self._change() as (connection, undo):
+            entry = _found(listed(connection), old)
+            renamed = replace(entry, name=new)
+            if entry == renamed:
+                return entry
             _require_free(connection, new, besides=entry.name)
-            inbox, target = self.inbox(entry), self.inbox(renamed)
-            if target.exists() and any(target.iterdir()) and not (inbox.exists() and target.samefile(inbox)):
-                raise ArgumentError(f'the inbox folder of "{new}" already holds files; move them away first')
             connection.run("update databases set name = ? where name = ?", (new, entry.name))
+            inbox, target = self.inbox(entry), self.inbox(renamed)
             if inbox.exists():
-                if target.exists() and not target.samefile(inbox):
-                    target.rmdir()
-                inbox.rename(target)
-                try:
-                    self._move_root(renamed, inbox, target)
-                except BaseException:
-                    target.rename(inbox)
-                    raise
+                self._move_inbox(inbox, target, undo)
+                self._move_roots(entry, inbox, target)
+                undo.callback(self._move_roots, entry, target, inbox)
         return renamed
 
     def remove(self, name: str) -> Entry:
@@ -125,15 +134,15 @@ class Catalog:
         Raises:
             UnknownDatabase: if there is none of that name.
         """
-        entry = self.find(name)
-        with self._change() as connection:
+        self.find(name)
+        with self._change() as (connection, _):
+            entry = _found(listed(connection), name)
             connection.run("delete from databases where name = ?", (entry.name,))
-        path = self.path(entry)
-        for suffix in ("", "-wal", "-shm", ".lock"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        inbox = self.inbox(entry)
-        if inbox.is_dir() and not any(inbox.iterdir()):
-            inbox.rmdir()
+        with _in_words():
+            self._delete_files(entry)
+            inbox = self.inbox(entry)
+            if inbox.is_dir() and not inbox.is_symlink() and not any(inbox.iterdir()):
+                inbox.rmdir()
         return entry
 
     def _create(self, entry: Entry) -> None:
@@ -146,51 +155,116 @@ class Catalog:
                 "insert into state (id, generation, version, tokenizer, tenant, created_at) values (1, 1, 1, ?, ?, ?)",
                 (TOKENIZER_VERSION, entry.tenant, entry.created_at),
             )
-        except BaseException:
+        finally:
             database.close()
-            path.unlink(missing_ok=True)
-            raise
-        database.close()
 
-    def _move_root(self, entry: Entry, old: Path, new: Path) -> None:
+    def _delete_files(self, entry: Entry) -> None:
+        path = self.path(entry)
+        for suffix in ("", "-wal", "-shm", "-journal", ".lock"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+    def _make_inbox(self, entry: Entry, undo: ExitStack) -> None:
+        inbox = self.inbox(entry)
+        if not inbox.is_dir():
+            inbox.mkdir(parents=True)
+            undo.callback(inbox.rmdir)
+
+    def _move_inbox(self, inbox: Path, target: Path, undo: ExitStack) -> None:
+        # On a file system that knows no case, the inbox is what is found at the target when only the case changes.
+        if target.exists() and not target.samefile(inbox):
+            if not target.is_dir() or any(target.iterdir()):
+                raise ArgumentError(f'the inbox folder of "{target.name}" already holds files; move them away first')
+            target.rmdir()
+            undo.callback(target.mkdir)
+        inbox.rename(target)
+        undo.callback(target.rename, inbox)
+
+    def _move_roots(self, entry: Entry, old: Path, new: Path) -> None:
+        """Follow a folder that was moved, in what is registered: itself and what lies below it."""
+        before, after = (str(path.parent.resolve() / path.name) for path in (old, new))
         database = open_for_writing(self.path(entry))
         try:
-            database.run("update roots set path = ? where path = ?", (str(new.resolve()), str(old.resolve())))
+            migrate(database)
+            database.run(
+                "update roots set path = ? || substr(path, ?) where path = ? or substr(path, 1, ?) = ?",
+                (after, len(before) + 1, before, len(before) + 1, before + os.sep),
+            )
         finally:
             database.close()
 
     @contextmanager
-    def _change(self) -> Generator[Connection]:
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        connection = open_for_writing(self._path)
+    def _change(self) -> Generator[tuple[Connection, ExitStack]]:
+        """A transaction over the catalog, and a place for what takes back the changes to files if it fails."""
+        with explained():
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            connection = open_for_writing(self.file)
+            try:
+                migrate(connection, CATALOG_MIGRATIONS)
+            except BaseException:
+                connection.close()
+                raise
         try:
-            foreign = connection.row(
-                "select 1 from sqlite_schema where name <> 'databases' and name not like 'sqlite_%'"
-            )
-            if foreign:
-                raise WrongSchema(f"{self._path.name} in the data directory is not Kura's catalog")
-            with connection.transaction():
-                connection.run(
-                    "create table if not exists databases"
-                    " (name text primary key, file text not null unique, tenant text, created_at text not null)"
-                )
-                yield connection
+            with _in_words(), ExitStack() as undo:
+                with connection.transaction():
+                    yield connection, undo
+                undo.pop_all()
         finally:
             connection.close()
 
 
-def _normal(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
+def listed(connection: Connection) -> list[Entry]:
+    """The databases that a catalog names, by name."""
+    if applied_version(connection) == 0 and connection.row("select 1 from sqlite_schema limit 1") is None:
+        return []  # another process is about to create it
+    require_readable(connection, CATALOG_MIGRATIONS)
+    rows = connection.rows("select name, file, tenant, created_at from databases order by name")
+    return [Entry(*row) for row in rows]
 
 
-def _legal(name: str) -> str:
-    name = _normal(name)
-    if not _NAME.fullmatch(name):
+def legal_name(name: str) -> str:
+    """The name as it is kept: composed (NFC).
+
+    Raises:
+        ArgumentError: if a database cannot have it.
+    """
+    name = unicodedata.normalize("NFC", name)
+    # Categories rather than \w, which knows no vowel signs: names in Hindi or Thai are words too.
+    kinds = "".join(unicodedata.category(character)[0] for character in name)
+    if not re.fullmatch(r"[LN].{0,63}", kinds) or any(
+        kind not in "LMN" and character not in "-_." for kind, character in zip(kinds, name, strict=True)
+    ):
+        shown = name[:80].encode("utf-8", "replace").decode()
         raise ArgumentError(
-            f'invalid argument: "{name[:80]}" cannot be a database name; use 1 to 64 letters, digits, "-", "_" or ".",'
+            f'invalid argument: "{shown}" cannot be a database name; use 1 to 64 letters, digits, "-", "_" or ".",'
             " and begin with a letter or digit"
         )
     return name
+
+
+def _found(entries: list[Entry], name: str) -> Entry:
+    wanted = unicodedata.normalize("NFC", name)
+    for entry in entries:
+        if entry.name == wanted:
+            return entry
+    raise UnknownDatabase(name, tuple(entry.name for entry in entries))
+
+
+@contextmanager
+def _in_words() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"the data directory cannot be changed: {error.strerror}") from error
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Say of errors within that they are the catalog's."""
+    try:
+        with _in_words():
+            yield
+    except StoreError as error:
+        raise type(error)(f"the catalog of databases (catalog.db in the data directory): {error}") from error
 
 
 def _require_free(connection: Connection, name: str, besides: str | None = None) -> None:

@@ -3,7 +3,8 @@
 One database holds one knowledge base:
 
 - `state`       one row. `version` goes up by one with every committed change; `generation` with every change that a
-                reader cannot follow by difference (then it loads everything anew).
+                reader cannot follow by difference (then it loads everything anew). `centre` is what segments are
+                packed around.
 - `roots`       folders (or single files) that were registered for indexing.
 - `sources`     the files below them, with what is needed to see whether one changed.
 - `chunks`      passages. A chunk's row never changes but for its vector: an edited source gets new rows with new ids,
@@ -11,6 +12,7 @@ One database holds one knowledge base:
 - `chunks_fts`  the keyword index over `chunks.tokens`.
 - `chunk_vectors`  one float32 vector for each distinct text; equal passages share it. Ids only grow.
 - `segments`    the same vectors again, packed 1,024 to a row, for a quick start. Derived: can be made anew at any time.
+- `kura_migrations`  which steps it has, and that it is Kura's at all.
 - `removed_vectors`  ids that are gone, with the version in which they went, until segments without them are packed.
 """
 
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kura.errors import WrongSchema
-from kura.store.sqlite import Connection
+from kura.store.sqlite import Connection, prefer_wal
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ MIGRATIONS: tuple[Migration, ...] = (
               tokenizer integer not null,
               embedder text,
               dimension integer,
+              centre blob,
               tenant text,
               created_at text not null
             )
@@ -105,6 +108,7 @@ MIGRATIONS: tuple[Migration, ...] = (
               count integer not null,
               ids blob not null,
               scales blob not null,
+              along blob not null,
               codes blob not null
             )
             """,
@@ -125,33 +129,25 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIO
     """Bring a database up to the newest schema; each step is one transaction together with its record.
 
     Raises:
-        WrongSchema: if the database was written by a newer Kura, or holds tables but is not Kura's.
+        WrongSchema: if the database was written by a newer Kura, or holds tables but is not Kura's. It is untouched.
     """
-    with connection.transaction():
-        if applied_version(connection) == 0 and not _has(connection, "migrations"):
-            if connection.row("select 1 from sqlite_schema limit 1"):
-                raise WrongSchema("the file is a SQLite database, but not one of Kura's")
-            connection.run(
-                "create table migrations (version integer primary key, name text not null, applied_at text not null)"
-            )
-    for migration in migrations:
-        with connection.transaction():
-            if applied_version(connection) >= migration.version:
-                continue
-            for statement in migration.statements:
-                connection.run(statement)
-            connection.run(
-                "insert into migrations (version, name, applied_at) values (?, ?, ?)",
-                (migration.version, migration.name, now()),
-            )
+    if connection.row("select 1 from sqlite_schema limit 1") and not _has_record(connection):
+        raise WrongSchema("the file is a SQLite database, but not one of Kura's")
+    _require_kind(connection, migrations)
+    if applied_version(connection) < migrations[-1].version:
+        for migration in migrations:
+            with connection.transaction():
+                _apply(connection, migration)
     require_readable(connection, migrations)
+    # A database that was handed around as a single file is not in WAL mode.
+    prefer_wal(connection)
 
 
 def applied_version(connection: Connection) -> int:
     """The newest step that this database has; 0 where it has none."""
-    if not _has(connection, "migrations"):
+    if not _has_record(connection):
         return 0
-    return int(connection.one("select coalesce(max(version), 0) from migrations")[0])
+    return int(connection.one("select coalesce(max(version), 0) from kura_migrations")[0])
 
 
 def require_readable(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
@@ -163,6 +159,7 @@ def require_readable(connection: Connection, migrations: tuple[Migration, ...] =
     applied, known = applied_version(connection), migrations[-1].version
     if applied == 0:
         raise WrongSchema("the file is not one of Kura's databases, or was never finished; add the database again")
+    _require_kind(connection, migrations)
     if applied > known:
         raise WrongSchema(f"written by a newer Kura (schema {applied}, this one reads up to {known}); upgrade Kura")
     if applied < known - 1:
@@ -174,5 +171,31 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _has(connection: Connection, table: str) -> bool:
-    return connection.row("select 1 from sqlite_schema where type = 'table' and name = ?", (table,)) is not None
+def _apply(connection: Connection, migration: Migration) -> None:
+    # Looked at under the write lock: another process may have taken this step a moment ago.
+    if applied_version(connection) >= migration.version:
+        return
+    connection.run(
+        "create table if not exists kura_migrations"
+        " (version integer primary key, name text not null, applied_at text not null)"
+    )
+    for statement in migration.statements:
+        connection.run(statement)
+    connection.run(
+        "insert into kura_migrations (version, name, applied_at) values (?, ?, ?)",
+        (migration.version, migration.name, now()),
+    )
+
+
+def _require_kind(connection: Connection, migrations: tuple[Migration, ...]) -> None:
+    first = (
+        connection.row("select name from kura_migrations order by version limit 1") if _has_record(connection) else None
+    )
+    if first is not None and first[0] != migrations[0].name:
+        raise WrongSchema(f"the file is one of Kura's, but holds {first[0]} and not {migrations[0].name}")
+
+
+def _has_record(connection: Connection) -> bool:
+    # Many frameworks keep a table called `migrations`; by this name no other's database is taken for one of ours.
+    sql = "select 1 from sqlite_schema where type = 'table' and name = 'kura_migrations'"
+    return connection.row(sql) is not None

@@ -93,8 +93,11 @@ def roots(connection: Connection) -> list[Root]:
 
 
 def add_root(connection: Connection, path: str, label: str) -> Root:
-    """Register `path`; where the label is taken, a number is added to it."""
+    """Register `path`, unless it is already; where the label is taken, a number is added to it."""
     with connection.transaction():
+        known = connection.row("select id, label, path from roots where path = ?", (path,))
+        if known:
+            return Root(*known)
         taken = {row[0] for row in connection.rows("select label from roots")}
         unique, number = label, 1
         while unique in taken:
@@ -125,7 +128,7 @@ def sources(connection: Connection, root_id: int) -> dict[str, Source]:
 
 def text_hash(text: str) -> str:
     """What equal texts share, and with it their vector: SHA-256 in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def stored_hashes(connection: Connection, hashes: Collection[str]) -> set[str]:
@@ -206,10 +209,15 @@ def touch_source(connection: Connection, source_id: int, size: int, mtime_ns: in
 
 
 def remove_sources(connection: Connection, source_ids: Iterable[int]) -> None:
-    """Take sources out of the index, in one transaction."""
+    """Take sources out of the index, in one transaction; those that are not there are passed over."""
     with connection.transaction():
-        version = _bump(connection)
-        _drop_sources(connection, list(source_ids), version)
+        known = [
+            source_id
+            for source_id in source_ids
+            if connection.row("select 1 from sources where id = ?", (source_id,)) is not None
+        ]
+        if known:
+            _drop_sources(connection, known, _bump(connection))
 
 
 def pending(connection: Connection, limit: int) -> list[tuple[str, str]]:
@@ -228,14 +236,16 @@ def attach(connection: Connection, vectors: Mapping[str, Vector]) -> None:
     """
     with connection.transaction():
         dimension = state(connection).dimension
-        _bump(connection)
-        for digest, vector in vectors.items():
+        waiting = {
+            digest: vector
+            for digest, vector in vectors.items()
             # A text that has gone meanwhile must not leave a vector behind.
-            if connection.row("select 1 from chunks where text_hash = ? and vector_id is null", (digest,)):
-                vector_id = _vector_id(connection, digest, vector, dimension)
-                connection.run(
-                    "update chunks set vector_id = ? where text_hash = ? and vector_id is null", (vector_id, digest)
-                )
+            if connection.row("select 1 from chunks where text_hash = ? and vector_id is null", (digest,))
+        }
+        for digest, vector in waiting.items():
+            _vector_id(connection, digest, vector, dimension)
+        if waiting:
+            _bump(connection)
 
 
 def set_embedder(connection: Connection, name: str, dimension: int) -> None:
@@ -254,6 +264,8 @@ def set_embedder(connection: Connection, name: str, dimension: int) -> None:
                 f" {name} ({dimension}); set KURA_EMBEDDER to the former, or re-embed everything with"
                 " `kura index NAME --rebuild`"
             )
+        # What an earlier embedder left packed, though nothing of it is alive, must not be read as of this one.
+        _forget_vectors(connection)
         connection.run("update state set embedder = ?, dimension = ? where id = 1", (name, dimension))
         _bump(connection)
 
@@ -262,15 +274,16 @@ def clear_vectors(connection: Connection) -> None:
     """Drop all vectors and the claim of their embedder; every chunk waits for a new one. Keyword search goes on."""
     with connection.transaction():
         connection.run("update chunks set vector_id = null where vector_id is not null")
-        for table in ("segments", "removed_vectors", "chunk_vectors"):
-            connection.run(f"delete from {table}")
-        connection.run("update state set embedder = null, dimension = null, generation = generation + 1 where id = 1")
+        _forget_vectors(connection)
+        connection.run("update state set embedder = null, dimension = null where id = 1")
         _bump(connection)
 
 
 def set_tokenizer(connection: Connection) -> None:
     """Record, once every source was indexed with it, that the tokens are of this Kura's tokeniser."""
-    connection.run("update state set tokenizer = ? where id = 1 and tokenizer <> ?", (TOKENIZER_VERSION,) * 2)
+    with connection.transaction():
+        if connection.run("update state set tokenizer = ? where id = 1 and tokenizer <> ?", (TOKENIZER_VERSION,) * 2):
+            _bump(connection)
 
 
 def find_root(connection: Connection, name: str) -> Root:
@@ -291,6 +304,12 @@ def _bump(connection: Connection) -> int:
     return int(connection.one("update state set version = version + 1 where id = 1 returning version")[0])
 
 
+def _forget_vectors(connection: Connection) -> None:
+    for table in ("segments", "removed_vectors", "chunk_vectors"):
+        connection.run(f"delete from {table}")
+    connection.run("update state set centre = null, generation = generation + 1 where id = 1")
+
+
 def _vector_id(connection: Connection, digest: str, vector: Vector | None, dimension: int | None) -> int | None:
     known = connection.row("select id from chunk_vectors where text_hash = ?", (digest,))
     if known:
@@ -301,9 +320,12 @@ def _vector_id(connection: Connection, digest: str, vector: Vector | None, dimen
         raise EmbedderError(f"the embedder gave a vector of shape {vector.shape}; the database needs ({dimension},)")
     if not np.isfinite(vector).all() or not vector.any():
         raise EmbedderError("the embedder gave a vector that is zero or not finite")
-    return connection.insert(
+    vector_id = connection.insert(
         "insert into chunk_vectors (text_hash, embedding) values (?, ?)", (digest, to_bytes(vector))
     )
+    # The same text in other sources may have waited for it.
+    connection.run("update chunks set vector_id = ? where text_hash = ? and vector_id is null", (vector_id, digest))
+    return vector_id
 
 
 def _drop_sources(connection: Connection, source_ids: Sequence[int], version: int) -> None:

@@ -4,14 +4,15 @@ Driver exceptions become ours here. Databases are in WAL mode: readers never wai
 """
 
 import asyncio
-import queue
+import os
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from kura.errors import Busy, Damaged, StoreError
 
@@ -27,6 +28,7 @@ READ_PATIENCE = 10.0
 _REASONS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (Busy, "another process is writing to the database and did not finish in time; try again"),
     sqlite3.SQLITE_LOCKED: (Busy, "another process is writing to the database and did not finish in time; try again"),
+    sqlite3.SQLITE_PROTOCOL: (Busy, "other processes kept opening and closing the database; try again"),
     sqlite3.SQLITE_NOTADB: (Damaged, "the file is not a SQLite database"),
     sqlite3.SQLITE_CORRUPT: (Damaged, "the database file is damaged; index into a new one or restore a copy"),
     sqlite3.SQLITE_FULL: (StoreError, "the disk is full"),
@@ -43,6 +45,8 @@ _REASONS: dict[int, tuple[type[StoreError], str]] = {
 def _translated() -> Generator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise StoreError("a text with half a character in it (a lone surrogate) cannot be stored") from error
     except sqlite3.Error as error:
         # The low byte is the primary code; extended ones only refine it.
         known = _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
@@ -103,14 +107,15 @@ class Connection:
     def transaction(self, *, write: bool = True) -> Generator[None]:
         """All or nothing; with `write`, the write lock is taken at once so that nothing is read from an old view."""
         with _translated():
-            self._raw.execute("begin immediate" if write else "begin")
             try:
+                self._raw.execute("begin immediate" if write else "begin")
                 yield
+                self._raw.execute("commit")
             except BaseException:
+                # Also a commit can fail, on a full disk for instance, and leaves the transaction open.
                 if self._raw.in_transaction:
                     self._raw.execute("rollback")
                 raise
-            self._raw.execute("commit")
 
     def close(self) -> None:
         """Close it; closing twice is fine."""
@@ -121,27 +126,50 @@ class Connection:
 def open_for_writing(path: Path) -> Connection:
     """Open a database for its one writer, creating the file where there is none.
 
+    A file that holds something already stays as it is: `prefer_wal` is for those that turned out to be Kura's.
+
     Raises:
         StoreError: if it cannot be opened or is not a database.
     """
     with _translated():
         raw = sqlite3.connect(path, timeout=WRITE_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
-            raw.execute("pragma journal_mode = wal")
             # A power cut may take the last transactions but never tears the file; a killed process loses nothing.
             raw.execute("pragma synchronous = normal")
             raw.execute("pragma foreign_keys = on")
+            connection = Connection(raw)
+            if connection.row("select 1 from sqlite_schema limit 1") is None:
+                prefer_wal(connection)
         except BaseException:
             raw.close()
             raise
-    return Connection(raw)
+    return connection
+
+
+def prefer_wal(connection: Connection) -> None:
+    """Put the database into WAL mode, which the file remembers; without effect where it is in it already.
+
+    Raises:
+        Busy: if others kept the database in use.
+    """
+    until = time.monotonic() + WRITE_PATIENCE
+    while True:
+        try:
+            connection.row("pragma journal_mode = wal")
+        except Busy:
+            # SQLite does not wait here by itself: two who create the same database would fail each other.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def open_for_reading(path: Path) -> Connection:
     """Open an existing database so that nothing in it can change through this connection.
 
-    On a medium where SQLite cannot place its `-shm` file beside the database, and no `-wal` file waits there, the file
-    is taken as immutable.
+    In a folder that this process cannot write to, SQLite cannot place its `-shm` file beside the database; if no `-wal`
+    file waits there either, the file is taken as immutable.
 
     Raises:
         StoreError: if there is no such file, or it cannot be opened.
@@ -149,15 +177,25 @@ def open_for_reading(path: Path) -> Connection:
     with _translated():
         try:
             return _readonly(path, "mode=ro")
-        except sqlite3.OperationalError:
-            wal = path.with_name(path.name + "-wal")
-            if not path.is_file() or (wal.exists() and wal.stat().st_size):
+        except sqlite3.OperationalError as error:
+            if not os.access(path, os.F_OK):
+                raise StoreError("the database file does not exist") from error
+            if path.is_dir():
+                raise StoreError("a folder is where the database file should be") from error
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+            # Anywhere else a writer could be at work, and an immutable reader would take its changes for damage.
+            if os.access(path.parent, os.W_OK) or _has_content(path.with_name(path.name + "-wal")):
                 raise
             return _readonly(path, "mode=ro&immutable=1")
 
 
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
 def _readonly(path: Path, flags: str) -> Connection:
-    uri = f"file:{quote(str(path.absolute()))}?{flags}"
+    uri = f"{path.absolute().as_uri()}?{flags}"
     raw = sqlite3.connect(uri, uri=True, timeout=READ_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         raw.execute("pragma query_only = on")
@@ -170,12 +208,20 @@ def _readonly(path: Path, flags: str) -> Connection:
 
 
 class Reader:
-    """Reads one database from any number of threads and tasks, through a few connections that it keeps."""
+    """Reads one database from any number of threads and tasks, through a few connections that it keeps.
+
+    A file that is put in the place of the database is noticed: the next read is from that one.
+    """
+
+    MOST_IDLE = 4
+    """Connections that wait for the next read; more are opened in a rush and closed after it."""
 
     def __init__(self, path: Path, executor: Executor) -> None:
         self._path = path
         self._executor = executor
-        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        # Last in, first out: the one used last has the most of the database in its cache.
+        self._idle: list[tuple[Connection, _Identity]] = []
         self._closed = False
 
     async def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
@@ -188,10 +234,7 @@ class Reader:
 
     def read_here(self, work: Callable[[Connection], T]) -> T:
         """As `read`, in the calling thread."""
-        try:
-            connection = self._idle.get_nowait()
-        except queue.Empty:
-            connection = open_for_reading(self._path)
+        connection, identity = self._taken()
         try:
             with connection.transaction(write=False):
                 result = work(connection)
@@ -199,17 +242,42 @@ class Reader:
             # Whatever went wrong may be the connection's own fault; a new one costs little.
             connection.close()
             raise
-        if self._closed:
+        with self._lock:
+            kept = not self._closed and len(self._idle) < self.MOST_IDLE
+            if kept:
+                self._idle.append((connection, identity))
+        if not kept:
             connection.close()
-        else:
-            self._idle.put(connection)
         return result
 
     def close(self) -> None:
         """Close the connections that are idle, and those in use as soon as they are done."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+    def _taken(self) -> tuple[Connection, "_Identity"]:
+        identity = _identity(self._path)
         while True:
-            try:
-                self._idle.get_nowait().close()
-            except queue.Empty:
-                return
+            with self._lock:
+                if not self._idle:
+                    break
+                connection, of = self._idle.pop()
+            if of == identity:
+                return connection, identity
+            connection.close()
+        # The identity is of before the opening: if the file is exchanged in between, the next read opens it again.
+        return open_for_reading(self._path), identity
+
+
+_Identity = tuple[int, int] | None
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

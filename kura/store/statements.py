@@ -1,10 +1,10 @@
-"""Reading knowledge: the statements that answer a search. Each is one round trip, on any engine."""
+"""Reading knowledge: the statements that answer a search. Each is one round trip that brings the contents along."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kura.store.sqlite import Reader
+from kura.store.sqlite import Connection, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,45 +20,53 @@ class Passage:
     last_line: int
 
 
-async def matching(reader: Reader, expression: str, limit: int) -> list[tuple[int, float]]:
-    """Chunks that match an FTS5 expression, best first, as (chunk id, score); a higher score is better.
+_PASSAGE = """
+  c.id, case when (select count(*) from roots) > 1 then r.label || '/' || s.path else s.path end,
+  c.ordinal, c.content, c.heading, c.first_line, c.last_line
+"""
+
+
+def matching(connection: Connection, expression: str, limit: int) -> list[tuple[Passage, float]]:
+    """Passages that match an FTS5 expression, best first, each with its score; a higher score is better.
 
     The score is FTS5's bm25 (k1 = 1.2, b = 0.75; Robertson and Zaragoza 2009) with its sign turned.
     """
-    rows = await reader.rows(
-        """
-        select rowid, -bm25(chunks_fts) as score from chunks_fts where chunks_fts match ?
-        order by score desc, rowid limit ?
+    rows = connection.rows(
+        # Materialised, so that contents are fetched for the few best alone and not for all that match.
+        f"""
+        with best as materialized (
+          select rowid as id, -bm25(chunks_fts) as score from chunks_fts where chunks_fts match ?
+          order by score desc, rowid limit ?
+        )
+        select best.score, {_PASSAGE}
+        from best join chunks c on c.id = best.id join sources s on s.id = c.source_id join roots r on r.id = s.root_id
+        order by best.score desc, best.id
         """,
         (expression, limit),
     )
-    return [(chunk_id, score) for chunk_id, score in rows]
+    return [(_passage(row[1:]), row[0]) for row in rows]
 
 
-async def bearing(reader: Reader, vector_ids: Sequence[int]) -> dict[int, list[int]]:
-    """The chunks that share each of these vectors, oldest first; a vector that is gone has none."""
-    rows = await reader.rows(
-        "select vector_id, id from chunks where vector_id in (select value from json_each(?)) order by vector_id, id",
-        (json.dumps(vector_ids),),
-    )
-    chunks: dict[int, list[int]] = {}
-    for vector_id, chunk_id in rows:
-        chunks.setdefault(vector_id, []).append(chunk_id)
-    return chunks
+def bearing(connection: Connection, vector_ids: Sequence[int], limit: int) -> list[tuple[int, Passage]]:
+    """The first `limit` passages that bear these vectors, each with its vector's id, in the order of the ids given.
 
-
-async def passages(reader: Reader, chunk_ids: Sequence[int]) -> dict[int, Passage]:
-    """The contents of these chunks, by id; one that is gone is left out."""
-    rows = await reader.rows(
-        """
-        select c.id, case when (select count(*) from roots) > 1 then r.label || '/' || s.path else s.path end,
-               c.ordinal, c.content, c.heading, c.first_line, c.last_line
-        from chunks c join sources s on s.id = c.source_id join roots r on r.id = s.root_id
-        where c.id in (select value from json_each(?))
+    Passages that share a vector come oldest first; a vector that is gone has none.
+    """
+    rows = connection.rows(
+        f"""
+        with best as materialized (
+          select v.key as place, v.value as vector_id, c.id from json_each(?) v join chunks c on c.vector_id = v.value
+          order by v.key, c.id limit ?
+        )
+        select best.vector_id, {_PASSAGE}
+        from best join chunks c on c.id = best.id join sources s on s.id = c.source_id join roots r on r.id = s.root_id
+        order by best.place, best.id
         """,
-        (json.dumps(chunk_ids),),
+        (json.dumps(vector_ids), limit),
     )
-    return {
-        chunk_id: Passage(chunk_id, source, ordinal, content, tuple(json.loads(heading)), first, last)
-        for chunk_id, source, ordinal, content, heading, first, last in rows
-    }
+    return [(row[0], _passage(row[1:])) for row in rows]
+
+
+def _passage(row: Row) -> Passage:
+    chunk_id, source, ordinal, content, heading, first, last = row
+    return Passage(chunk_id, source, ordinal, content, tuple(json.loads(heading)), first, last)

@@ -9,22 +9,40 @@ Ids = NDArray[np.int64]
 Rows = NDArray[np.float32]
 
 
+class _Buffer:
+    """Memory that matrices of one line share: ids of shape (room,), rows of shape (room, d), `filled` of them used."""
+
+    __slots__ = ("filled", "ids", "rows")
+
+    def __init__(self, ids: Ids, rows: Rows, filled: int) -> None:
+        self.ids, self.rows, self.filled = ids, rows, filled
+
+
 class Matrix:
     """Vectors with their ids, as seen at one moment. It never changes: growing and shrinking give a new one.
 
     Growing shares memory: rows are added behind those that an older Matrix knows of, so a search under way is not
-    disturbed and 100,000 rows are not copied for one new passage. Only the newest Matrix of a line may grow.
+    disturbed and 100,000 rows are not copied for one new passage. Not for growing by two threads at once.
     """
 
     def __init__(self, dimension: int, ids: Ids | None = None, rows: Rows | None = None) -> None:
         """Hold `rows`, shape (n, dimension), under `ids`, shape (n,), ascending. Both belong to the matrix from now."""
         self.dimension = dimension
-        self._ids: Ids = np.empty(0, np.int64) if ids is None else ids
-        self._rows: Rows = np.empty((0, dimension), np.float32) if rows is None else rows
-        self._count = len(self._ids)
+        ids = np.empty(0, np.int64) if ids is None else ids
+        rows = np.empty((0, dimension), np.float32) if rows is None else rows
+        if rows.shape != (len(ids), dimension):
+            raise ValueError(f"{len(ids)} ids need rows of shape ({len(ids)}, {dimension}): {rows.shape}")
+        self._count = len(ids)
+        self._buffer = _Buffer(ids, rows, self._count)
         self._dead: NDArray[np.bool_] | None = None
-        if self._rows.shape != (self._count, dimension):
-            raise ValueError(f"{self._count} ids need rows of shape ({self._count}, {dimension}): {self._rows.shape}")
+
+    @property
+    def _ids(self) -> Ids:
+        return self._buffer.ids[: self._count]
+
+    @property
+    def _rows(self) -> Rows:
+        return self._buffer.rows[: self._count]
 
     def __len__(self) -> int:
         return self._count - (int(self._dead.sum()) if self._dead is not None else 0)
@@ -32,12 +50,12 @@ class Matrix:
     @property
     def last_id(self) -> int:
         """The highest id that was ever in it; 0 where there was none. Ids only grow, so newer rows lie above."""
-        return int(self._ids[self._count - 1]) if self._count else 0
+        return int(self._ids[-1]) if self._count else 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that its rows take, spare room included."""
-        return self._rows.nbytes + self._ids.nbytes
+        return self._buffer.rows.nbytes + self._buffer.ids.nbytes
 
     def nearest(self, query: Rows, k: int) -> tuple[Ids, Rows]:
         """The `k` rows with the largest dot product with `query`, shape (dimension,).
@@ -50,7 +68,7 @@ class Matrix:
         k = min(k, len(self))
         if k <= 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        ids, scores = self._ids[: self._count], self._rows[: self._count] @ query
+        ids, scores = self._ids, self._rows @ query
         if self._dead is not None:
             scores[self._dead] = -np.inf
         if k < len(scores):
@@ -68,34 +86,35 @@ class Matrix:
             return self
         if self._count and int(ids[0]) <= self.last_id:
             raise ValueError(f"new ids must lie above {self.last_id}: {int(ids[0])}")
-        grown = Matrix(self.dimension)
-        grown._count = self._count + len(ids)
-        if grown._count <= len(self._ids):
-            grown._ids, grown._rows = self._ids, self._rows
-        else:
-            room = grown._count + max(1024, grown._count // 4)
-            grown._ids, grown._rows = np.empty(room, np.int64), np.empty((room, self.dimension), np.float32)
-            grown._ids[: self._count], grown._rows[: self._count] = self._ids[: self._count], self._rows[: self._count]
-        grown._ids[self._count : grown._count] = ids
-        grown._rows[self._count : grown._count] = rows
-        if self._dead is not None:
-            grown._dead = np.concatenate([self._dead, np.zeros(len(ids), np.bool_)])
-        return grown
+        count = self._count + len(ids)
+        buffer = self._buffer
+        # Rows behind ours are of a Matrix that grew out of this one before: they are not to be written over.
+        if buffer.filled != self._count or count > len(buffer.ids):
+            room = count + max(1024, count // 4)
+            buffer = _Buffer(np.empty(room, np.int64), np.empty((room, self.dimension), np.float32), count)
+            buffer.ids[: self._count], buffer.rows[: self._count] = self._ids, self._rows
+        buffer.ids[self._count : count], buffer.rows[self._count : count] = ids, rows
+        buffer.filled = count
+        dead = self._dead
+        if dead is not None:
+            dead = np.concatenate([dead, np.zeros(len(ids), np.bool_)])
+        return self._of(buffer, count, dead)
 
     def without(self, ids: Iterable[int]) -> "Matrix":
         """This matrix without the rows of `ids`; ids that it does not have are passed over."""
-        gone = np.isin(self._ids[: self._count], np.fromiter(ids, np.int64))
+        gone = np.isin(self._ids, np.fromiter(ids, np.int64))
         if not gone.any():
             return self
         dead = gone if self._dead is None else gone | self._dead
-        left = Matrix(self.dimension)
-        if int(dead.sum()) * 4 > self._count:
-            keep = ~dead
-            # An id above all that are left must still count as seen.
-            keep[-1:] = True
-            left._ids, left._rows = self._ids[: self._count][keep], self._rows[: self._count][keep]
-            left._count, dead = int(keep.sum()), dead[keep]
-        else:
-            left._ids, left._rows, left._count = self._ids, self._rows, self._count
-        left._dead = dead if dead.any() else None
-        return left
+        if int(dead.sum()) * 4 <= self._count:
+            return self._of(self._buffer, self._count, dead)
+        keep = ~dead
+        # An id above all that are left must still count as seen.
+        keep[-1] = True
+        kept = _Buffer(self._ids[keep], self._rows[keep], int(keep.sum()))
+        return self._of(kept, kept.filled, dead[keep] if dead[-1] else None)
+
+    def _of(self, buffer: _Buffer, count: int, dead: NDArray[np.bool_] | None) -> "Matrix":
+        matrix = Matrix(self.dimension)
+        matrix._buffer, matrix._count, matrix._dead = buffer, count, dead
+        return matrix

@@ -166,7 +166,7 @@ def test_a_database_of_a_newer_kura_is_refused_by_name(kura: Kura, tmp_path: Pat
     ok(kura("add", "notes"))
     [path] = (tmp_path / "data" / "databases").glob("*.db")
     database = sqlite3.connect(path)
-    database.execute("insert into migrations values (99, 'future', '2030-01-01T00:00:00Z')")
+    database.execute("insert into kura_migrations values (99, 'future', '2030-01-01T00:00:00Z')")
     database.commit()
     database.close()
     line = one_line(kura("search", "notes", "x"))

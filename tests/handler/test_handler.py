@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +15,11 @@ import httpx2
 import pytest
 
 from handler.adapter import Handler
-from kura.access.credentials import hash_key
+from kura.access.credentials import Gate, hash_key
+from kura.embed.hashing import HashingEmbedder
 from kura.errors import ConfigurationError
 from kura.settings import Settings
+from kura.types import Principal
 from tests.serve.knowledge import fill
 from tests.serve.running import (
     CONTEXT,
@@ -142,6 +145,29 @@ def test_a_key_fixes_the_tenant(data_dir: Path):
         listed = posted(keyed, "function_url", call("list_rag"), {**JSON, "authorization": "Bearer right"}).json()
         names = [entry["db"] for entry in listed["result"]["structuredContent"]["registered"]]
         assert names == ["acme-plans", "notes"]
+
+
+def test_what_is_not_loaded_at_the_start_is_awaited_inside_a_request(data_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = threading.Event()
+
+    async def gate(_authorization: str | None) -> Principal:
+        asked.set()
+        return Principal()
+
+    def load(*_choice: object, **_files: object) -> HashingEmbedder:
+        assert asked.wait(timeout=20)
+        return HashingEmbedder()
+
+    def choose(**_settings: object) -> Gate:
+        return gate
+
+    monkeypatch.setattr("handler.adapter.choose_gate", choose)
+    monkeypatch.setattr("handler.adapter.load_embedder", load)
+    monkeypatch.setattr("handler.adapter.INIT_SECONDS", 0.01)
+    with closing(Handler(Settings(data_dir=data_dir))) as slow:
+        assert not asked.is_set()
+        found = posted(slow, "function_url", call("search_rag", db="notes", q="passage")).json()["result"]
+    assert found["structuredContent"]["semantic"]
 
 
 def test_without_a_key_or_a_word_it_does_not_start(data_dir: Path):

@@ -6,6 +6,7 @@ import pytest
 
 from kura.search.library import Library
 from tests.serve.knowledge import fill, open_library
+from tests.serve.running import process
 
 
 @pytest.fixture
@@ -25,3 +26,10 @@ def library(data_dir: Path) -> Generator[Library]:
     with closing(open_library(data_dir)) as opened:
         opened.start(within=10)
         yield opened
+
+
+@pytest.fixture(scope="package")
+def url(data_dir: Path) -> Generator[str]:
+    """Where a server process listens."""
+    with process(data_dir) as (address, _):
+        yield address

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kura.errors import ArgumentError
@@ -108,6 +108,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.sampled_from(["db", "q", "mode", "limit", "tenant_id", "x"]) | st.text(), json_values))
 def test_whatever_is_sent_is_refused_without_an_echo(arguments: dict[str, object]):
     with pytest.raises(ArgumentError) as refused:
@@ -115,6 +116,7 @@ def test_whatever_is_sent_is_refused_without_an_echo(arguments: dict[str, object
     assert "secret" not in str(refused.value)
 
 
+@settings(max_examples=50, deadline=None)
 @given(json_values)
 def test_a_limit_is_taken_only_within_its_bounds(limit: object):
     try:

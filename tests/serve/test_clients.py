@@ -1,7 +1,7 @@
 """The official client, over every transport and in every era, gets the same answers."""
 
 import json
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,11 @@ from kura.search.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
 from kura.types import Principal
-from tests.serve.running import EventTransport, command, environment, process
+from tests.serve.running import EventTransport, command, environment
 
 pytestmark = pytest.mark.anyio
 ERAS = ["auto", "legacy", "2026-07-28"]
 TRANSPORTS = ["stdio", "uvicorn", "asgi", "lambda"]
-
-
-@pytest.fixture(scope="module")
-def url(data_dir: Path) -> Generator[str]:
-    with process(data_dir) as (address, _):
-        yield address
 
 
 @asynccontextmanager

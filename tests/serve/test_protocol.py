@@ -1,8 +1,8 @@
 """What raw messages get back, over every way to reach the application."""
 
 import json
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from handler.adapter import Handler
-from kura.access.credentials import hash_key, open_gate
+from kura.access.credentials import hash_key, key_gate, open_gate
 from kura.search.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
@@ -23,17 +23,10 @@ from tests.serve.running import (
     initialize,
     message,
     modern,
-    process,
     reaching,
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def url(data_dir: Path) -> Generator[str]:
-    with process(data_dir) as (address, _):
-        yield address
 
 
 @pytest.fixture(scope="module")
@@ -53,23 +46,17 @@ def transport(
     return EventTransport(handler, request.param)
 
 
-@asynccontextmanager
-async def client(transport: httpx2.AsyncBaseTransport | str) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with reaching(transport) as reached:
-        yield reached
+Transport = httpx2.AsyncBaseTransport | str
 
 
 async def post(
-    transport: httpx2.AsyncBaseTransport | str, body: object, headers: dict[str, str] = JSON, path: str = "/mcp"
+    transport: Transport, body: object, headers: dict[str, str] = JSON, path: str = "/mcp"
 ) -> httpx2.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with reaching(transport) as reached:
         response = await reached.post(path, content=content, headers=headers)
     assert "mcp-session-id" not in response.headers
     return response
-
-
-Transport = httpx2.AsyncBaseTransport | str
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
@@ -232,8 +219,6 @@ async def test_the_tools_are_described_for_models_and_machines(transport: Transp
 
 
 async def test_a_key_is_asked_for_after_the_method_and_before_the_body(library: Library):
-    from kura.access.credentials import key_gate
-
     app = build_app(library, key_gate(hash_key("right"), Principal("acme")), version="0", max_body_bytes=100)
     async with reaching(httpx2.ASGITransport(app)) as reached:
         assert (await reached.get("/mcp")).status_code == 405

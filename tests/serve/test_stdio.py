@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -60,5 +61,33 @@ def test_a_session_that_the_start_leaves_open_believes_its_client(data_dir: Path
     assert seen == {"acme": ["acme-plans", "notes"], "globex": ["globex-plans", "notes"]}
 
 
-def test_an_input_that_ends_at_once_ends_the_process(data_dir: Path):
-    assert exchanged(data_dir, [])[0] == []
+def test_a_client_that_goes_away_ends_the_process(data_dir: Path):
+    with subprocess.Popen(
+        command("stdio", data_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        server.stdout.close()
+        server.stdin.write(json.dumps(initialize()) + "\n")
+        server.stdin.close()
+        assert server.wait(timeout=30) == 0
+        assert "Traceback" not in server.stderr.read()
+
+
+def test_ctrl_c_ends_the_process_though_its_input_is_open(data_dir: Path):
+    with subprocess.Popen(
+        command("stdio", data_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(initialize()) + "\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=20) == -signal.SIGINT

@@ -1,0 +1,70 @@
+"""What is indexed, and who may write: registered roots, parts of them, and the lock of the one indexing process."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from kura.errors import Busy, IngestError, StoreError
+from kura.ingest.files import printable, reason_of
+from kura.store.migrations import migrate
+from kura.store.sources import Root, add_root, roots
+from kura.store.sqlite import Connection, open_for_writing
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A registered root, or the part of it that lies at the relative POSIX path `within`."""
+
+    root: Root
+    within: str = ""
+
+
+@contextmanager
+def writing(database: Path, *, patience: float = 0.0) -> Generator[Connection]:
+    """Open a database as its only indexing process, with the newest schema.
+
+    Args:
+        database: The database file. The lock is a file beside it and ends with the process, however that ends.
+        patience: Seconds to wait for another process that is indexing.
+
+    Raises:
+        Busy: if it did not finish in time.
+        StoreError: if the database cannot be opened or locked.
+    """
+    lock = FileLock(database.with_name(database.name + ".lock"), timeout=patience)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Busy("another process is indexing into this database; wait until it is done, or stop it") from None
+    except OSError as error:
+        raise StoreError(f"the database cannot be locked for writing: {reason_of(error)}") from error
+    try:
+        connection = open_for_writing(database)
+        try:
+            migrate(connection)
+            yield connection
+        finally:
+            connection.close()
+    finally:
+        lock.release()
+
+
+def register(connection: Connection, path: Path) -> Target:
+    """The registered root that is or holds `path`; where there is none, `path` becomes one.
+
+    Raises:
+        IngestError: if there is no such root, and no such file or folder either.
+    """
+    full = path.expanduser().resolve()
+    for root in sorted(roots(connection), key=lambda root: -len(root.path)):
+        if full.is_relative_to(root.path):
+            within = full.relative_to(root.path).as_posix()
+            return Target(root, "" if within == "." else within)
+    if printable(str(full)) != str(full):
+        raise IngestError(f'the path "{printable(str(path))}" is not valid Unicode; rename it')
+    if not full.exists():
+        raise IngestError(f'there is no file or folder "{path}"')
+    return Target(add_root(connection, str(full), full.name or "files"))

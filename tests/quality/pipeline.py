@@ -1,0 +1,105 @@
+"""The product's own pipeline, from a folder of files to ranked sources, as a collection needs it."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kura.embed import Embedder
+from kura.embed.e5 import E5
+from kura.embed.weights import find_source, prepared_file
+from kura.ingest.embedding import Model
+from kura.ingest.index import reconcile
+from kura.ingest.roots import register, writing
+from kura.search.library import Library
+from kura.search.search import MAX_QUERY, search
+from kura.store.catalog import Catalog
+from kura.types import Mode, Session
+from tests.quality.cache import CachedEmbedder, cache_dir
+from tests.quality.collection import CUT, Collection, Document, ndcg, recall
+
+NAME = "collection"
+PAGE = 30
+"""Passages asked for: enough that ten documents are among them where long ones have several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Means over all queries, and what measuring took."""
+
+    mode: Mode
+    ndcg: float
+    recall: float
+    seconds: float
+
+
+def embedder() -> Embedder | None:
+    """The default embedder with its vectors cached; None where it is not installed."""
+    if find_source() is None:
+        return None
+    return CachedEmbedder(E5.load(prepared_file(cache_dir())), cache_dir())
+
+
+def measure(collection: Collection, modes: Sequence[Mode], scratch: Path, embedder: Embedder | None) -> list[Score]:
+    """Index the collection below `scratch`, ask every query in every mode, and score the answers."""
+    folder = scratch / "files"
+    ids = write_files(collection.documents, folder)
+    catalog = Catalog(scratch / "data")
+    index(catalog, folder, embedder)
+    return asyncio.run(_scores(catalog, embedder, collection, modes, ids))
+
+
+def write_files(documents: Iterable[Document], folder: Path) -> dict[str, str]:
+    """Write each document into a file of its own: Markdown where it has a title, else plain text.
+
+    Returns:
+        The documents' ids by file name.
+    """
+    folder.mkdir(parents=True)
+    ids: dict[str, str] = {}
+    for number, document in enumerate(documents):
+        title = " ".join(document.title.split())
+        name = f"{number:06d}-{re.sub(r'[^A-Za-z0-9.-]', '_', document.id)[:80]}{'.md' if title else '.txt'}"
+        text = f"# {title}\n\n{document.text}\n" if title else f"{document.text}\n"
+        (folder / name).write_text(text, encoding="utf-8")
+        ids[name] = document.id
+    return ids
+
+
+def index(catalog: Catalog, folder: Path, embedder: Embedder | None) -> None:
+    """Index a folder of files into a new database."""
+    with writing(catalog.path(catalog.add(NAME))) as connection:
+        register(connection, folder)
+        model = Model.of(embedder) if embedder else None
+        report = reconcile(connection, model=model, max_file_bytes=20_000_000)
+    if report.problems or (report.pending and embedder):
+        raise RuntimeError(f"not all was indexed: {report}")
+
+
+async def _scores(
+    catalog: Catalog, embedder: Embedder | None, collection: Collection, modes: Sequence[Mode], ids: dict[str, str]
+) -> list[Score]:
+    library = Library(catalog, lambda: embedder, patience=600.0)
+    try:
+        if embedder and "semantic" in modes:
+            embedder.embed(list(collection.queries.values()), "query")
+        library.start(within=600.0)
+        return [await _score(library, collection, mode, ids) for mode in modes]
+    finally:
+        library.close()
+
+
+async def _score(library: Library, collection: Collection, mode: Mode, ids: dict[str, str]) -> Score:
+    began = time.perf_counter()
+    gains: list[float] = []
+    recalls: list[float] = []
+    for query_id, query in collection.queries.items():
+        result = await search(library, Session(), NAME, query.strip()[:MAX_QUERY], mode, PAGE)
+        groups = (result.keyword if mode == "keyword" else result.semantic) or ()
+        ranked = [ids[group.source] for group in groups][:CUT]
+        gains.append(ndcg(ranked, collection.relevant[query_id]))
+        recalls.append(recall(ranked, collection.relevant[query_id]))
+    seconds = time.perf_counter() - began
+    return Score(mode, sum(gains) / len(gains), sum(recalls) / len(recalls), seconds)
