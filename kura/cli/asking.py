@@ -7,8 +7,12 @@ from typing import Literal
 
 import click
 
+from kura.cli.library import open_library
 from kura.cli.root import clean, data_dir_option, json_option, print_json
+from kura.search.search import search
+from kura.serve.tools import search_answer
 from kura.settings import read_settings
+from kura.store.catalog import Catalog
 from kura.types import SearchResult, Session, SourceGroup
 
 LONGEST_WAIT = 120.0
@@ -20,7 +24,7 @@ LONGEST_WAIT = 120.0
 @click.argument("query", nargs=-1, required=True)
 @click.option("--mode", type=click.Choice(["keyword", "semantic"]), help="Run this branch alone. [default: both]")
 @click.option("--limit", type=click.IntRange(1, 100), default=5, show_default=True, help="Passages per branch.")
-@click.option("--tenant", help="Search as this tenant. [default: KURA_TENANT]")
+@click.option("--tenant", help="Search as this tenant. [default: KURA_TENANT, else the owner of NAME]")
 @click.option("--user", help="Search as this user. [default: KURA_USER]")
 @json_option
 @data_dir_option
@@ -38,12 +42,10 @@ def search_command(
 ) -> None:
     """Search the database NAME for QUERY, as an agent would. Words after NAME need no quotes."""
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
-    from kura.cli.library import open_library
-    from kura.search.search import search
-    from kura.serve.tools import search_answer
-
     library = open_library(settings, patience=LONGEST_WAIT)
-    session = Session(tenant_id=settings.tenant, user_id=settings.user)
+    # Whoever can run this owns the files: without a tenant given, the database's own one is theirs.
+    owner = settings.tenant or Catalog(settings.data_dir).find(clean(name)).tenant
+    session = Session(tenant_id=owner, user_id=settings.user)
     try:
         found = asyncio.run(search(library, session, clean(name), clean(" ".join(query)), mode, limit))
     finally:

@@ -28,6 +28,7 @@ _SPARE = 10
 
 _BLOCK = 4096
 _LONGEST_WORD = 24
+_MOST_WORDS = 100_000
 _LONGEST_TITLE = 200
 _LONGEST_INDENT = 80
 _LONGEST_LINE = 1000  # so much of a line tells what it is
@@ -156,7 +157,7 @@ _MARKUP = re.compile(r"\*\*|__|`")
 
 
 class _Measure:
-    """The size of a text as the sum of its words' sizes, each counted once. Made for one text: it remembers them all.
+    """The size of a text as the sum of its words' sizes, each counted once. It learns, so there is one for each text.
 
     Words are short runs without whitespace, so for a tokeniser that never joins words across blanks the sum is exact
     where they are. For all else there is a factor, learned from the exact counts of what was cut before.
@@ -203,6 +204,8 @@ class _Measure:
             return sum(self._word(part) for part in _PIECE.findall(word))
         size = self._sizes.get(word)
         if size is None:
+            if len(self._sizes) >= _MOST_WORDS:
+                self._sizes.clear()  # numbers in tables do not recur
             size = self._sizes[word] = max(self._count(word) - self._constant, 0)
         return size
 

@@ -64,8 +64,8 @@ async def _serve(server: KnowledgeServer, patience: float) -> None:
         # Text that was printed before, but not yet written, must not turn up among the messages later.
         sys.stdout.flush()
         with contextlib.redirect_stdout(sys.stderr):
-            # The transport ends once its writing end is closed; both ends are ours to close.
-            async with write, read:
+            # The transport ends once its writing end is closed.
+            async with read, write:
                 await _Relay(read, write.send, patience).run(server)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kura.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from kura.store.migrations import now
 from kura.store.sqlite import Connection
-from kura.text.passage import passage
-from kura.text.tokens import TOKENIZER_VERSION, tokens
+from kura.text.passage import passage, passage_tokens
+from kura.text.tokens import TOKENIZER_VERSION
 from kura.types import Chunk
 from kura.vectors.codec import to_bytes
 
@@ -180,7 +180,7 @@ def replace_source(
         for chunk in chunks:
             text = passage(chunk.heading, chunk.content)
             digest = text_hash(text)
-            words = " ".join(tokens(text))
+            words = " ".join(passage_tokens(chunk.heading, chunk.content))
             chunk_id = connection.insert(
                 """
                 insert into chunks

@@ -3,7 +3,7 @@
 Vectors of a text embedder lie in a narrow cone (K. Ethayarajh, "How Contextual are Contextualized Word
 Representations?", arXiv:1909.00512), and so do its queries. What a row has in the direction of that cone, its centre,
 is therefore kept as a float, and only the rest is rounded, which is shorter and errs across the queries rather than
-along them: 10 nearest of 1,024 passages by multilingual-e5-small come out as with float32 to 99.7 %, not to 98.5 %.
+along them: 10 nearest of 1,300 passages by multilingual-e5-small come out as with float32 to 99.6 %, not to 98.0 %.
 """
 
 import numpy as np

@@ -78,6 +78,14 @@ def test_one_folder_of_several_is_forgotten_by_its_label_or_path(kura: Kura, doc
     assert (other / "moon.txt").exists()
 
 
+def test_a_tenants_database_is_searched_as_its_owner_unless_another_tenant_is_given(kura: Kura, docs: Path):
+    ok(kura("add", "private", "--tenant", "company-a"))
+    ok(kura("index", "private", str(docs)))
+    assert json.loads(ok(kura("search", "private", "water", "--mode", "keyword", "--json")))["keyword"]
+    refused = one_line(kura("search", "private", "water", "--tenant", "company-b"))
+    assert refused == 'kura: invalid argument: "private" not exist; no database is available\n'
+
+
 def test_status_counts_what_waits_for_an_embedder(kura: Kura, docs: Path):
     ok(kura("add", "notes"))
     kura("index", "notes", str(docs), KURA_EMBEDDER="none")

@@ -4,8 +4,7 @@ import hashlib
 import os
 import re
 import sqlite3
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import repeat
@@ -15,7 +14,8 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from kura.embed import CountsTokens, Embedder, Kind
+from kura.embed import Embedder, Kind
+from kura.text.estimate import estimate_tokens
 
 _BATCH = 32
 
@@ -31,6 +31,7 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.count_tokens: Callable[[str], int] = getattr(embedder, "count_tokens", estimate_tokens)
         self._embedder = embedder
         self._file = folder / (re.sub(r"[^\w.-]", "_", embedder.name) + ".db")
         with closing(self._open()) as connection:
@@ -48,10 +49,6 @@ class CachedEmbedder:
     def floor(self) -> float | None:
         return self._embedder.floor
 
-    def count_tokens(self, text: str) -> int:
-        assert isinstance(self._embedder, CountsTokens)
-        return self._embedder.count_tokens(text)
-
     def embed(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
         keys = [hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).digest() for text in texts]
         with closing(self._open()) as connection:
@@ -62,14 +59,10 @@ class CachedEmbedder:
             batches = [todo[start : start + _BATCH] for start in range(0, len(todo), _BATCH)]
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 made = pool.map(self._embedder.embed, [[text for _, text in batch] for batch in batches], repeat(kind))
-                for number, (batch, vectors) in enumerate(zip(batches, made, strict=True), start=1):
+                for batch, vectors in zip(batches, made, strict=True):
                     rows = [(key, vector.tobytes()) for (key, _), vector in zip(batch, vectors, strict=True)]
                     connection.executemany("insert or replace into vectors values (?, ?)", rows)
                     connection.commit()
-                    if len(batches) > 1:
-                        print(f"\rembedded {number} of {len(batches)} batches", end="", file=sys.stderr, flush=True)
-            if len(batches) > 1:
-                print(file=sys.stderr)
             stored = [self._stored(connection, key) or b"" for key in keys]
         return np.frombuffer(b"".join(stored), np.float32).reshape(len(texts), self.dimension)
 

@@ -4,12 +4,11 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kura.embed import Embedder
-from kura.embed.e5 import E5
-from kura.embed.weights import find_source, prepared_file
+from kura.embed.choose import load_embedder
 from kura.ingest.embedding import Model
 from kura.ingest.index import reconcile
 from kura.ingest.roots import register, writing
@@ -25,8 +24,7 @@ PAGE = 30
 """Passages asked for: enough that ten documents are among them where long ones have several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """Means over all queries, and what measuring took."""
 
     mode: Mode
@@ -37,9 +35,8 @@ class Score:
 
 def embedder() -> Embedder | None:
     """The default embedder with its vectors cached; None where it is not installed."""
-    if find_source() is None:
-        return None
-    return CachedEmbedder(E5.load(prepared_file(cache_dir())), cache_dir())
+    default = load_embedder("auto", cache_dir=cache_dir())
+    return CachedEmbedder(default, cache_dir()) if default else None
 
 
 def measure(collection: Collection, modes: Sequence[Mode], scratch: Path, embedder: Embedder | None) -> list[Score]:
@@ -71,11 +68,14 @@ def write_files(documents: Iterable[Document], folder: Path) -> dict[str, str]:
 def index(catalog: Catalog, folder: Path, embedder: Embedder | None) -> None:
     """Index a folder of files into a new database."""
     with writing(catalog.path(catalog.add(NAME))) as connection:
-        register(connection, folder)
-        model = Model.of(embedder) if embedder else None
-        report = reconcile(connection, model=model, max_file_bytes=20_000_000)
-    if report.problems or (report.pending and embedder):
-        raise RuntimeError(f"not all was indexed: {report}")
+        report = reconcile(
+            connection,
+            [register(connection, folder)],
+            model=Model.of(embedder) if embedder else None,
+            max_file_bytes=100_000_000,
+        )
+    if report.problems:
+        raise ValueError(f"{len(report.problems)} documents cannot be indexed, the first: {report.problems[0]}")
 
 
 async def _scores(

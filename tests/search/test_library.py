@@ -299,8 +299,8 @@ def test_a_load_that_was_asked_for_at_once_sees_what_was_committed_before(
             version = connection.one("select version from state")[0]
         assert base.catch_up(at_once=True).result(60).state.version == version
         under_way.result(60)
-    assert base.vectors is not None
-    assert base.vectors.state.version == version
+        assert base.vectors is not None
+        assert base.vectors.state.version == version
 
 
 def test_many_loads_at_once_leave_the_newest(catalog: Catalog, embedder: HashingEmbedder, library: Library):
