@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 READY := $(VENV)/ready
+NODE := tests/node
+NODE_READY := $(NODE)/node_modules/.installed
 
-
-.PHONY: demo test check bench quality quality-floors lock install clean
+.PHONY: demo test check bench quality quality-floors tables lock install node clean
 install: $(READY)
 
 $(READY): requirements.lock pyproject.toml
@@ -18,6 +19,14 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+
+# Other people's clients and the protocol's conformance suite, which some tests need. Nothing else needs node.
+node: $(NODE_READY)
+
+$(NODE_READY): $(NODE)/package.json $(NODE)/package-lock.json $(NODE)/.npmrc
+	@echo "installing into $(NODE)/node_modules"
+	@cd $(NODE) && npm ci --prefer-offline >/dev/null
+	@touch $@
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
@@ -41,9 +50,14 @@ quality-floors: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench
 
+# docs/clients.md and docs/conformance.md, from what clients and suite find.
+tables: $(READY) $(NODE_READY)
+	$(BIN)/python -m tests.clients
+	$(BIN)/python -m tests.conformance
+
 lock:
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .kura-demo
+	rm -rf $(VENV) $(NODE)/node_modules build dist .pytest_cache .ruff_cache .kura-demo

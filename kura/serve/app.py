@@ -25,6 +25,7 @@ from kura.serve.problems import Masked, known, problem, unrouted
 from kura.serve.rest import authorization, rest_routes
 from kura.types import Principal
 
+MAX_BODY_BYTES = 1_000_000
 _PRINCIPAL = "kura.principal"
 
 _PARSE_ERROR = JSONRPCError(
@@ -40,7 +41,7 @@ def build_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     own_host: OwnHost | None = None,
-    max_body_bytes: int = 1_000_000,
+    max_body_bytes: int = MAX_BODY_BYTES,
 ) -> ASGIApp:
     """The ASGI application that every way of hosting serves. It needs no lifespan events.
 
@@ -55,7 +56,7 @@ def build_app(
         max_body_bytes: A longer request body is refused (413).
     """
     server = build_server(library, _principal, version=version)
-    endpoint = _Mcp(server.core, gate, max_body_bytes)
+    endpoint = McpEndpoint(server.core, gate, max_body_bytes)
     middleware = [
         Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
         Middleware(Masked),
@@ -86,15 +87,22 @@ def _principal(request: Request | None) -> Principal:
     return principal
 
 
-class _Mcp:
-    """Streamable HTTP without sessions: every request is answered by itself, as JSON, by whichever process gets it."""
+class McpEndpoint:
+    """Streamable HTTP without sessions: every request is answered by itself, as JSON, by whichever process gets it.
 
-    def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int) -> None:
+    Args:
+        core: The server that answers.
+        gate: Who a request comes from.
+        max_body_bytes: A longer request body is refused (413).
+    """
+
+    def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._core = core
         self._gate = gate
         self._limited = RequestBodyLimitMiddleware(self._serve, max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
         if scope["method"] != "POST":
             # Before the credential is asked for: a 401 here would start a client's search for one. There is no stream
             # to GET and no session to DELETE.

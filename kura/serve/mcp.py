@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from mcp.server import CacheHint, MCPServer, Server
@@ -43,7 +43,8 @@ class KnowledgeServer(MCPServer[Any]):
     """An `MCPServer` that lists and calls Kura's own tools.
 
     The SDK's registry would check arguments its way: unknown ones ignored, `true` taken for 1, values echoed in errors
-    and every error prefixed. So the two public methods that use the registry are replaced, and it stays empty.
+    and every error prefixed. So the public methods that use the registry are replaced, and it stays empty. There are
+    no prompts either; the SDK takes the question for one as a failure of its own, with a trace in the log.
     """
 
     def __init__(self, library: Library, principal_of: PrincipalOf, version: str) -> None:
@@ -109,6 +110,19 @@ class KnowledgeServer(MCPServer[Any]):
             return _failure(f"internal error, request id {request_id}")
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
+
+    async def get_prompt(
+        self,
+        name: str,  # noqa: ARG002 - the SDK's signature
+        arguments: dict[str, Any] | None = None,  # noqa: ARG002
+        context: Context[Any, Any] | None = None,  # noqa: ARG002
+    ) -> NoReturn:
+        """Refuse: there are no prompts.
+
+        Raises:
+            MCPError: always.
+        """
+        raise MCPError(code=INVALID_PARAMS, message="unknown prompt; this server has none")
 
 
 def build_server(library: Library, principal_of: PrincipalOf, *, version: str) -> KnowledgeServer:

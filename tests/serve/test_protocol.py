@@ -168,6 +168,16 @@ async def test_a_resource_that_is_not_there_is_a_protocol_error(transport: Trans
     assert error["code"] == -32602
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_prompt_that_is_not_there_is_the_callers_error(
+    transport: Transport, era: str, caplog: pytest.LogCaptureFixture
+):
+    asked = ("prompts/get", {"name": "secret-name"})
+    response = await (post(transport, message(*asked)) if era == "legacy" else post(transport, *modern(*asked)))
+    assert response.json()["error"] == {"code": -32602, "message": "unknown prompt; this server has none"}
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_body_that_is_too_long_is_refused(transport: Transport):
     response = await post(transport, call("search_rag", db="notes", q="x" * 1_000_000))
     assert response.status_code == 413

@@ -48,6 +48,11 @@ def test_nothing_but_messages_is_written_and_the_end_of_input_ends_the_process(d
     assert "Traceback" not in diagnostics
 
 
+def test_nothing_is_left_open_at_the_end(data_dir: Path):
+    _, diagnostics = exchanged(data_dir, [*READY])
+    assert "ResourceWarning" not in diagnostics
+
+
 def test_a_session_that_the_start_leaves_open_believes_its_client(data_dir: Path):
     lines: list[bytes | dict[str, Any]] = []
     for tenant in ("acme", "globex"):
