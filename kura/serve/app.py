@@ -57,8 +57,8 @@ def build_app(
     server = build_server(library, _principal, version=version)
     endpoint = _Mcp(server.core, gate, max_body_bytes)
     middleware = [
-        Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
         Middleware(Masked),
+        Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
     ]
     if allowed_origins:
         # Outermost: a browser shows a page no answer, not even a refusal, without these headers.
