@@ -1,17 +1,17 @@
 """The one HTTP application: MCP at /mcp, REST below /api."""
 
+import contextlib
 from collections.abc import Sequence
 
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
-from pydantic_core import from_json
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import ErrorData, JSONRPCError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,16 +21,13 @@ from kura.errors import KuraError
 from kura.search.library import Library
 from kura.serve.hosts import HostCheck, OwnHost
 from kura.serve.mcp import build_server
+from kura.serve.messages import read_message
 from kura.serve.problems import Masked, known, problem, unrouted
 from kura.serve.rest import authorization, rest_routes
 from kura.types import Principal
 
 MAX_BODY_BYTES = 1_000_000
 _PRINCIPAL = "kura.principal"
-
-_PARSE_ERROR = JSONRPCError(
-    jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="Parse error: the body is not valid JSON")
-).model_dump_json(exclude_unset=True)
 
 
 def build_app(
@@ -58,8 +55,8 @@ def build_app(
     server = build_server(library, _principal, version=version)
     endpoint = McpEndpoint(server.core, gate, max_body_bytes)
     middleware = [
-        Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
         Middleware(Masked),
+        Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
     ]
     if allowed_origins:
         # Outermost: a browser shows a page no answer, not even a refusal, without these headers.
@@ -99,7 +96,7 @@ class McpEndpoint:
     def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._core = core
         self._gate = gate
-        self._limited = RequestBodyLimitMiddleware(self._serve, max_body_bytes)
+        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -109,16 +106,30 @@ class McpEndpoint:
             answer = problem(405, "send JSON-RPC messages by POST", "method_not_allowed", {"Allow": "POST"})
             await answer(scope, receive, send)
             return
-        principal = await self._gate(authorization(Request(scope)))
-        await self._limited({**scope, _PRINCIPAL: principal}, receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The limit hands on the whole body in one piece.
-        first = await receive()
-        if first["type"] == "http.request" and not _is_json(first["body"]):
-            await Response(_PARSE_ERROR, 400, media_type="application/json")(scope, receive, send)
+        request = Request(scope, receive)
+        principal = await self._gate(authorization(request))
+        # What the SDK refuses in plain text, or by quoting what was sent, is refused here.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            answer = problem(400, "send JSON-RPC messages as Content-Type: application/json", "wrong_content_type")
+            await answer(scope, receive, send)
             return
-        pieces = [first]
+        try:
+            body = await _read(request, self._max_body_bytes)
+        except ClientDisconnect:
+            return
+        if body is None:
+            answer = problem(413, f"a body may be at most {self._max_body_bytes:,} bytes long", "body_too_long")
+            await answer(scope, receive, send)
+            return
+        message = read_message(body, "body")
+        if isinstance(message, ErrorData):
+            refusal = JSONRPCError(jsonrpc="2.0", id=None, error=message).model_dump_json(exclude_unset=True)
+            await Response(refusal, 400, media_type="application/json")(scope, receive, send)
+            return
+        await self._serve({**scope, _PRINCIPAL: principal}, body, receive, send)
+
+    async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        pieces: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
             return pieces.pop() if pieces else await receive()
@@ -135,10 +146,19 @@ class McpEndpoint:
             await manager.handle_request(scope, replayed, send)
 
 
-def _is_json(body: bytes) -> bool:
-    """Whether it is JSON that can be written again: unlike Python's own parser this one refuses a lone surrogate."""
-    try:
-        from_json(body)
-    except ValueError:
-        return False
-    return True
+async def _read(request: Request, most: int) -> bytes | None:
+    """The whole body, or nothing as soon as it is certain to be longer than that many bytes.
+
+    Raises:
+        ClientDisconnect: if it never arrives.
+    """
+    # The header only announces a length, and a body that comes in chunks has none: what arrives is counted.
+    with contextlib.suppress(ValueError):
+        if int(request.headers.get("content-length", "")) > most:
+            return None
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > most:
+            return None
+    return bytes(body)

@@ -7,7 +7,6 @@ alike, before anything else is looked at.
 
 import re
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -61,4 +60,5 @@ class HostCheck:
         return found[1] in self.hosts or (own is not None and found[1] == own.lower())
 
     def _welcomes(self, origin: str, host: str) -> bool:
-        return origin in self.origins or urlsplit(origin).netloc == host
+        # Compared as text: a header may hold anything, also what no parser of URLs takes.
+        return origin in self.origins or origin in {f"http://{host}", f"https://{host}"}

@@ -3,10 +3,10 @@
 import contextlib
 import errno
 import ipaddress
+import logging
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -19,6 +19,8 @@ from kura.access.credentials import choose_gate
 from kura.errors import ConfigurationError
 from kura.search.library import Library
 from kura.serve.app import build_app
+
+logger = logging.getLogger(__name__)
 
 ENDPOINT = "endpoint"
 """Name of the file in the data directory that holds a running server's URL."""
@@ -80,13 +82,14 @@ def serve_http(
         # The longest query that may be asked by REST, percent-encoded, is 120,000 bytes.
         h11_max_incomplete_event_size=160 * 1024,
     )
-    with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly():
+    server = uvicorn.Server(config)
+    with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly(server):
         reachable = "127.0.0.1" if where.is_unspecified and where.version == 4 else str(where)
         reachable = "::1" if where.is_unspecified and where.version == 6 else reachable
         url = f"http://{_in_url(reachable)}:{listener.getsockname()[1]}"
         with _endpoint(data_dir, url):
             ready(url)
-            uvicorn.Server(config).run(sockets=[listener])
+            server.run(sockets=[listener])
 
 
 def _in_url(address: str) -> str:
@@ -134,35 +137,51 @@ def _why(error: OSError, port: int, host: str) -> str:
 
 @contextlib.contextmanager
 def _endpoint(data_dir: Path, url: str) -> Generator[None]:
-    """Keep the server's URL in the `endpoint` file, replaced in one step so that nobody reads half of it."""
-    data_dir.mkdir(parents=True, exist_ok=True)
+    """Keep the server's URL in the `endpoint` file, where the data directory takes one; serving needs none."""
     path = data_dir / ENDPOINT
-    descriptor, temporary = tempfile.mkstemp(prefix=".endpoint-", dir=data_dir, text=True)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(url + "\n")
-    Path(temporary).replace(path)
+    try:
+        _write(path, url)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        logger.warning(
+            'the file "%s" cannot be written to the data directory, serving without it: %s', ENDPOINT, reason
+        )
     try:
         yield
     finally:
-        # Another server may have started meanwhile and put its own URL there.
-        with contextlib.suppress(OSError):
+        # Another server may have started meanwhile and put its own URL there, or somebody anything at all.
+        with contextlib.suppress(OSError, UnicodeError):
             if path.read_text(encoding="utf-8").strip() == url:
                 path.unlink()
 
 
+def _write(path: Path, url: str) -> None:
+    """Replace the file in one step, so that nobody reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=".endpoint-", dir=path.parent, text=True)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(url + "\n")
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
 @contextlib.contextmanager
-def _ends_quietly() -> Generator[None]:
-    """Let SIGTERM and Ctrl-C end the process by an exception, so that what was set up is taken down.
+def _ends_quietly(server: uvicorn.Server) -> Generator[None]:
+    """Let SIGTERM and Ctrl-C end the server in good order, at whatever moment they come.
 
     Uvicorn handles both itself while it runs, finishes what is under way, and then raises them again for whoever
-    handled them before: for us.
+    handled them before. That is us, and so it is before it runs, when it must not be torn apart by an exception while
+    it is being set up: all that a signal does is to be remembered.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(_signal: int, _frame: FrameType | None) -> None:
-        sys.exit(0)
+        server.should_exit = True
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,31 +1,25 @@
 """MCP over the standard streams of this process."""
 
 import contextlib
+import io
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator
+from typing import TextIO
 
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
-from pydantic import ValidationError
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from kura.serve.mcp import KnowledgeServer
+from kura.serve.messages import read_message
 
 logger = logging.getLogger(__name__)
 
-_Read = AsyncIterable[SessionMessage | Exception]
 _Write = Callable[[SessionMessage], Awaitable[None]]
 
 
@@ -59,14 +53,30 @@ def _interrupts_end_it() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def _own_input() -> Generator[TextIO]:
+    """Standard input for us alone: whoever else reads the descriptor, a tool or a child, finds the null device."""
+    private = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        # Never closed: a thread may still be waiting in it.
+        yield os.fdopen(private, encoding="utf-8", errors="replace", closefd=False)
+    finally:
+        os.dup2(private, 0)
+
+
 async def _serve(server: KnowledgeServer, patience: float) -> None:
-    async with stdio_server() as (read, write):
-        # Text that was printed before, but not yet written, must not turn up among the messages later.
-        sys.stdout.flush()
-        with contextlib.redirect_stdout(sys.stderr):
-            # The transport ends once its writing end is closed.
-            async with read, write:
-                await _Relay(read, write.send, patience).run(server)
+    # The SDK writes; what it would read is empty, since it takes a request with an impossible id for a notification.
+    with _own_input() as lines:
+        async with stdio_server(stdin=anyio.wrap_file(io.StringIO())) as (read, write):
+            # Text that was printed before, but not yet written, must not turn up among the messages later.
+            sys.stdout.flush()
+            with contextlib.redirect_stdout(sys.stderr):
+                # The transport ends once its writing end is closed.
+                async with read, write:
+                    await _Relay(anyio.wrap_file(lines), write.send, patience).run(server)
 
 
 class _Relay:
@@ -75,8 +85,8 @@ class _Relay:
     A line that is no message gets an error in reply, and the end of the input does not cut off answers under way.
     """
 
-    def __init__(self, read: _Read, write: _Write, patience: float) -> None:
-        self._read = read
+    def __init__(self, lines: AsyncIterable[str], write: _Write, patience: float) -> None:
+        self._lines = lines
         self._write = write
         self._patience = patience
         self._unanswered: set[str | int] = set()
@@ -92,10 +102,12 @@ class _Relay:
 
     async def _receive(self) -> None:
         async with self._to_server:
-            async for item in self._read:
-                if isinstance(item, Exception):
-                    await self._write(_refusal(item))
+            async for line in self._lines:
+                message = read_message(line, "line")
+                if isinstance(message, ErrorData):
+                    await self._write(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=message)))
                     continue
+                item = SessionMessage(message)
                 self._note(item)
                 await self._to_server.send(item)
             with anyio.move_on_after(self._patience):
@@ -123,11 +135,3 @@ class _Relay:
         self._unanswered.discard(request)
         self._answered.set()
         self._answered = anyio.Event()
-
-
-def _refusal(error: Exception) -> SessionMessage:
-    if isinstance(error, ValidationError) and error.errors()[0]["type"] == "json_invalid":
-        data = ErrorData(code=PARSE_ERROR, message="Parse error: the line is not valid JSON")
-    else:
-        data = ErrorData(code=INVALID_REQUEST, message="Invalid request: the line is not one JSON-RPC message")
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=data))

@@ -1,9 +1,13 @@
+from collections.abc import Mapping
+
 import httpx2
 import pytest
+from starlette.types import Scope
 
 from kura.access.credentials import open_gate
 from kura.search.library import Library
 from kura.serve.app import build_app
+from kura.serve.hosts import OwnHost
 from kura.types import Principal
 from tests.serve.running import JSON, message, reaching
 
@@ -13,7 +17,11 @@ PAGE = "https://app.example"
 
 
 async def answered(
-    library: Library, headers: dict[str, str], method: str = "POST", path: str = "/mcp"
+    library: Library,
+    headers: Mapping[str, str | bytes],
+    method: str = "POST",
+    path: str = "/mcp",
+    own_host: OwnHost | None = None,
 ) -> httpx2.Response:
     app = build_app(
         library,
@@ -21,11 +29,19 @@ async def answered(
         version="0",
         allowed_hosts=["kura.example", "ported.example:8443"],
         allowed_origins=[PAGE],
+        own_host=own_host,
     )
     async with reaching(httpx2.ASGITransport(app)) as reached:
         return await reached.request(
-            method, path, headers={**JSON, **headers}, json=message("ping") if method == "POST" else None
+            method,
+            path,
+            headers=[(name.encode(), _bytes(value)) for name, value in {**JSON, **headers}.items()],
+            json=message("ping") if method == "POST" else None,
         )
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode("latin-1")
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/mcp"), ("GET", "/api/list"), ("GET", "/nothing")])
@@ -52,11 +68,32 @@ async def test_loopback_and_configured_hosts_are_served(library: Library, host: 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/mcp"), ("GET", "/api/list")])
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "null", "http://localhost:6274", "https://app.example.evil", "http://app.example"],
+    [
+        "https://evil.example",
+        "null",
+        "http://localhost:6274",
+        "https://app.example.evil",
+        "http://app.example",
+        "http://[",
+        "http://a]b",
+        "http://[::1",
+        "http://[x]",
+        "http://\u2100.example".encode(),
+        b"\xff://\xff",
+        "",
+        "://",
+        "//localhost:8080",
+        "localhost:8080",
+        "http://x@localhost:8080",
+        "http://localhost:8080/x",
+        "ftp://localhost:8080",
+    ],
+    ids=repr,
 )
-async def test_another_origin_is_refused(library: Library, origin: str, method: str, path: str):
+async def test_another_origin_is_refused(library: Library, origin: str | bytes, method: str, path: str):
     response = await answered(library, {"origin": origin}, method, path)
     assert response.status_code == 403
+    assert response.headers["content-type"] == "application/problem+json"
     assert "access-control-allow-origin" not in response.headers
 
 
@@ -86,3 +123,15 @@ async def test_a_page_can_read_why_it_was_refused(library: Library):
     assert response.status_code == 421
     assert response.headers["access-control-allow-origin"] == PAGE
     assert response.headers["access-control-expose-headers"] == "WWW-Authenticate"
+
+
+async def test_what_goes_wrong_in_the_check_itself_is_masked(library: Library, caplog: pytest.LogCaptureFixture):
+    def own_host(_scope: Scope) -> str:
+        raise LookupError("a secret")
+
+    response = await answered(library, {"origin": PAGE, "host": "other.example"}, own_host=own_host)
+    assert response.status_code == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["access-control-allow-origin"] == PAGE
+    assert "secret" not in response.text
+    assert response.json()["detail"].split()[-1] in caplog.text

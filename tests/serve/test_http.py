@@ -1,14 +1,18 @@
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
+import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
 import pytest
+import uvicorn
 
 from kura.errors import ConfigurationError
 from kura.search.library import Library
@@ -41,6 +45,112 @@ def test_a_server_leaves_the_endpoint_of_another_one_alone(own_dir: Path):
         (own_dir / "endpoint").write_text("http://127.0.0.1:1\n")
         assert ended(server, signal.SIGINT) == ""
         assert (own_dir / "endpoint").read_text() == "http://127.0.0.1:1\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["ready", "get_loop_factory", "load", "startup", "capture_signals"])
+def test_a_signal_that_comes_before_the_server_runs_ends_it_in_good_order(
+    library: Library, own_dir: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+):
+    before = signal.getsignal(number)
+    told: list[str] = []
+
+    def ready(url: str) -> None:
+        told.append(url)
+        if moment == "ready":
+            signal.raise_signal(number)
+
+    for owner in (uvicorn.Config, uvicorn.Server):
+        if original := getattr(owner, moment, None):
+
+            def interrupted(*arguments: object, original: Callable[..., object] = original, **named: object) -> object:
+                signal.raise_signal(number)
+                return original(*arguments, **named)
+
+            monkeypatch.setattr(owner, moment, interrupted)
+    serve_http(library, data_dir=own_dir, version="0", port=0, ready=ready)
+    assert len(told) == 1
+    assert not (own_dir / "endpoint").exists()
+    assert signal.getsignal(number) is before
+
+
+def served_once(library: Library, data_dir: Path) -> None:
+    """Serve, find out that it really does, and end."""
+    answers: list[int] = []
+
+    def ask(url: str) -> None:
+        answers.append(httpx2.get(f"{url}/api/health", timeout=20).status_code)
+        signal.raise_signal(signal.SIGTERM)
+
+    asking: list[threading.Thread] = []
+
+    def ready(url: str) -> None:
+        asking.append(threading.Thread(target=ask, args=(url,)))
+        asking[0].start()
+
+    serve_http(library, data_dir=data_dir, version="0", port=0, ready=ready)
+    asking[0].join()
+    assert answers == [200]
+
+
+def is_a_file(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def is_in_a_file(path: Path) -> Path:
+    return is_a_file(path) / "data"
+
+
+def has_a_folder_in_the_way(path: Path) -> Path:
+    (path / "endpoint" / "x").mkdir(parents=True)
+    return path
+
+
+def may_not_be_written(path: Path) -> Path:
+    path.mkdir(mode=0o500)
+    if os.access(path, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    return path
+
+
+@pytest.mark.parametrize("place", [is_a_file, is_in_a_file, has_a_folder_in_the_way, may_not_be_written])
+def test_a_data_directory_that_takes_no_endpoint_file_is_served(
+    library: Library, tmp_path: Path, caplog: pytest.LogCaptureFixture, place: Callable[[Path], Path]
+):
+    served_once(library, place(tmp_path / "data"))
+    assert_warned(caplog, tmp_path)
+    assert not list(tmp_path.rglob(".endpoint-*"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_data_directory_is_served(
+    library: Library, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    def full(**_place: object) -> tuple[int, str]:
+        begun = tmp_path / ".endpoint-x"
+        begun.touch()
+        return os.open("/dev/full", os.O_WRONLY), str(begun)
+
+    monkeypatch.setattr("kura.serve.http.tempfile.mkstemp", full)
+    served_once(library, tmp_path)
+    assert_warned(caplog, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def assert_warned(caplog: pytest.LogCaptureFixture, data_dir: Path) -> None:
+    [record] = [record for record in caplog.records if record.name == "kura.serve.http"]
+    assert record.levelname == "WARNING"
+    assert "serving without it" in record.getMessage()
+    assert record.exc_info is None
+    assert str(data_dir) not in record.getMessage()
+
+
+def test_an_endpoint_file_that_others_spoiled_is_left_alone(own_dir: Path):
+    with process(own_dir) as (_, server):
+        (own_dir / "endpoint").write_bytes(b"\xff\xfe")
+        assert ended(server, signal.SIGTERM) == ""
+        assert (own_dir / "endpoint").exists()
 
 
 def test_the_longest_query_fits_into_a_url(url: str):

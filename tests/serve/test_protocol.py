@@ -1,13 +1,14 @@
 """What raw messages get back, over every way to reach the application."""
 
 import json
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import Message
 
 from handler.adapter import Handler
 from kura.access.credentials import hash_key, key_gate, open_gate
@@ -116,11 +117,62 @@ async def test_a_body_that_is_not_json_is_a_protocol_error_and_the_next_one_work
     assert (await post(transport, call("list_rag"))).status_code == 200
 
 
-@pytest.mark.parametrize("body", [[message("ping")], [], 1, "x", None, {"id": 1}, {"jsonrpc": "1.0", "method": "x"}])
-async def test_json_that_is_no_single_message_is_refused(transport: Transport, body: object):
+NO_MESSAGES: dict[str, bytes] = {
+    name: json.dumps(body).encode()
+    for name, body in {
+        "a batch": [message("ping", {"q": "MYPASSWORD"})],
+        "an empty batch": [],
+        "a number": 1,
+        "text": "MYPASSWORD",
+        "null": None,
+        "an empty object": {},
+        "an id alone": {"id": 1},
+        "another version": {"jsonrpc": "1.0", "id": 1, "method": "MYPASSWORD"},
+        "no version": {"id": 1, "method": "MYPASSWORD"},
+        "a method that is a number": {"jsonrpc": "2.0", "id": 1, "method": 5, "params": {"q": "MYPASSWORD"}},
+        "no method": {"jsonrpc": "2.0", "id": 1, "params": {"q": "MYPASSWORD"}},
+        "parameters by position": {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": ["MYPASSWORD"]},
+        "a notification with parameters by position": {"jsonrpc": "2.0", "method": "ping", "params": ["MYPASSWORD"]},
+        "a result that is text": {"jsonrpc": "2.0", "id": 1, "result": "MYPASSWORD"},
+        "an error that is text": {"jsonrpc": "2.0", "id": 1, "error": "MYPASSWORD"},
+        "a result to nothing": {"jsonrpc": "2.0", "id": None, "result": {"q": "MYPASSWORD"}},
+        "a request that is an error": {**message("ping"), "id": None, "error": {"code": 1, "message": "MYPASSWORD"}},
+        **{
+            f"id {json.dumps(id)}": {**message("ping", {"q": "MYPASSWORD"}), "id": id}
+            for id in (1.5, 1.0, None, True, float("nan"), float("inf"), ["MYPASSWORD"], {"MYPASSWORD": 1})  # noqa: A001
+        },
+    }.items()
+}
+
+
+@pytest.mark.parametrize("name", NO_MESSAGES)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_json_that_is_no_single_message_is_refused_without_quoting_it(transport: Transport, name: str, era: str):
+    response = await post(transport, NO_MESSAGES[name], JSON if era == "legacy" else modern("ping")[1])
+    assert (response.status_code, response.headers["content-type"]) == (400, "application/json")
+    error = {"code": -32600, "message": "Invalid request: the body is not one JSON-RPC message"}
+    assert response.json() == {"jsonrpc": "2.0", "id": None, "error": error}
+
+
+@pytest.mark.parametrize("id", [0, -1, 2**63, "", "1.5", "null"], ids=repr)
+async def test_whatever_may_be_an_id_comes_back_as_it_was(transport: Transport, id: int | str):  # noqa: A002
+    body, headers = modern("tools/list")
+    for sent, era in [(message("ping", id=id), JSON), ({**body, "id": id}, headers)]:
+        answered = (await post(transport, sent, era)).json()
+        assert answered["id"] == id
+        assert "result" in answered
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "no"}},
+     {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "no"}}, {"jsonrpc": "2.0", "method": "no/such"},
+     {**message("notifications/initialized", id=None), "further": 1}],
+    ids=["result", "error", "error to nothing", "notification", "with a key of its own"],
+)  # fmt: skip
+async def test_what_needs_no_answer_is_accepted(transport: Transport, body: object):
     response = await post(transport, body)
-    assert response.status_code == 400
-    assert response.json()["error"]["code"] in {-32600, -32602}
+    assert (response.status_code, response.content) == (202, b"")
 
 
 @pytest.mark.parametrize("arguments", ['{"db": "notes", "q": "x"}', [1], 5, True], ids=repr)
@@ -180,7 +232,58 @@ async def test_a_prompt_that_is_not_there_is_the_callers_error(
 
 async def test_a_body_that_is_too_long_is_refused(transport: Transport):
     response = await post(transport, call("search_rag", db="notes", q="x" * 1_000_000))
-    assert response.status_code == 413
+    assert_problem(response, 413, "body_too_long")
+
+
+@pytest.mark.parametrize("announced", [None, "0", "x", "9" * 5000], ids=["chunked", "too little", "nonsense", "huge"])
+async def test_a_body_is_measured_as_it_arrives(library: Library, announced: str | None):
+    app = build_app(library, open_gate(Principal()), version="0", max_body_bytes=100)
+    headers = JSON if announced is None else {**JSON, "content-length": announced}
+
+    async def pieces(number: int) -> AsyncGenerator[bytes]:
+        yield json.dumps(message("ping")).encode()
+        for _ in range(number):
+            yield b" "
+
+    async with reaching(httpx2.ASGITransport(app)) as reached:
+        assert_problem(await reached.post("/mcp", content=pieces(100), headers=headers), 413, "body_too_long")
+        assert (await reached.post("/mcp", content=pieces(5), headers=headers)).status_code == 200
+
+
+async def test_a_client_that_leaves_before_its_body_is_there_gets_no_answer(
+    library: Library, caplog: pytest.LogCaptureFixture
+):
+    app = build_app(library, open_gate(Principal()), version="0")
+    received: list[Message] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b"{", "more_body": True},
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return received.pop()
+
+    async def send(answered: Message) -> None:
+        sent.append(answered)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    await app(scope, receive, send)
+    assert sent == []
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/jsonl", ""])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_another_type_of_content_is_refused(transport: Transport, media_type: str, era: str):
+    body, headers = (call("list_rag"), JSON) if era == "legacy" else modern("tools/list")
+    assert_problem(await post(transport, body, {**headers, "content-type": media_type}), 400, "wrong_content_type")
+
+
+def assert_problem(response: httpx2.Response, status: int, code: str) -> None:
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.json()["status"], response.json()["code"]) == (status, code)
 
 
 FAILURES: dict[str, tuple[dict[str, Any], str]] = {

@@ -4,6 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.serve.running import META, call, command, environment, initialize, message
 
 READY = [initialize(), message("notifications/initialized", id=None)]
@@ -51,6 +53,16 @@ def test_nothing_but_messages_is_written_and_the_end_of_input_ends_the_process(d
 def test_nothing_is_left_open_at_the_end(data_dir: Path):
     _, diagnostics = exchanged(data_dir, [*READY])
     assert "ResourceWarning" not in diagnostics
+
+
+@pytest.mark.parametrize("sent", [1.5, 1.0, None, True, float("nan"), float("-inf"), [1], {"a": 1}], ids=repr)
+def test_an_id_that_cannot_be_one_is_refused(data_dir: Path, sent: object):
+    lines: list[bytes | dict[str, Any]] = [*READY, {**message("ping"), "id": sent}, {**message("ping"), "id": "next"}]
+    answers, _ = exchanged(data_dir, lines)
+    error = {"code": -32600, "message": "Invalid request: the line is not one JSON-RPC message"}
+    assert {"jsonrpc": "2.0", "id": None, "error": error} in answers
+    assert {"jsonrpc": "2.0", "id": "next", "result": {}} in answers
+    assert len(answers) == 3
 
 
 def test_a_session_that_the_start_leaves_open_believes_its_client(data_dir: Path):
