@@ -6,6 +6,7 @@ moved takes its vectors along. A run may end at any moment; the next one goes on
 
 import functools
 import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -44,6 +45,7 @@ from kura.text.tokens import TOKENIZER_VERSION
 Outcome = Literal["added", "updated", "unchanged", "removed", "not text", "problem"]
 
 _RACY_NS = 2_000_000_000  # the coarsest clock of a file system (FAT) ticks every two seconds
+_SLOW = 200_000  # characters that take a moment to split
 _UNSURE = -1  # a modification time that no file has: the next run looks at the content
 
 
@@ -67,7 +69,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Progress: all files are in the index and can be found by keyword; so many chunks wait to be embedded."""
+    """Progress: all files are in the index and can be found by keyword; so many chunks are to be embedded now.
+
+    Fewer texts are, where several chunks say the same.
+    """
 
     chunks: int
 
@@ -93,7 +98,7 @@ class Report:
         unchanged: Files whose content is in the index already.
         removed: Sources whose files are gone, are no text any more, or belong to another root now.
         empty: Of those added and updated, files without any passage.
-        not_text: Files that are no text and do not claim to be.
+        not_text: Files that are no text and do not claim to be; one that was named itself is a problem instead.
         problems: What could not be indexed, in the order in which it was met; earlier content stays.
         chunks: Passages that were written.
         embedded: Texts that were embedded.
@@ -224,14 +229,13 @@ class _Run:
                 self._problem(self._shown(root, problem.path), problem.reason)
         gone = sources(self.connection, root.id)
         changed = self._changed(found, gone, within)
-        # Small files first: a long one must not keep the others waiting.
-        changed.sort(key=lambda pair: pair[0].size)
-        named = Path(root.path, within) if within else Path(root.path)
+        changed.sort(key=lambda pair: pair[0].size)  # small files first: a long one must not keep the others waiting
+        real = os.path.realpath(root.path)
         self.progress(Found(root.label, len(found.files), len(changed)))
         for file, source in changed:
             if self._asked_to_stop():
                 break
-            alone = Path(file.location) == named
+            alone = file.path == within if within else file.location == real
             if not self._index(root, file, source, alone=alone) and source is not None:
                 gone[source.path] = source
         self.embedding.flush()
@@ -252,8 +256,10 @@ class _Run:
             remove_sources(self.connection, [source.id for _, source in self.gone])
             for root, source in self.gone:
                 self._done(self._shown(root, source.path), "removed")
-        if self.load is not None and (waiting := statistics(self.connection).pending):
-            self.progress(Waiting(waiting))
+        if self.embedding.embedder is not None and not self._asked_to_stop():
+            waiting = statistics(self.connection).pending
+            if waiting:
+                self.progress(Waiting(waiting))
         self.embedding.fill()
         if self.embedding.failure is not None:
             self._problem("embedder", f"{self.embedding.failure}; what waits for vectors is found by keyword only")
@@ -318,7 +324,10 @@ class _Run:
             return True
         if got is None or parsed is None:
             self._problem(shown, "not text; text, Markdown and source code can be indexed")
+            self.complete = self.complete and source is None
             return True
+        if len(parsed.text) > _SLOW:
+            self.embedding.flush()
         chunks = tuple(split(parsed.text, parsed.kind, self._count()))
         texts = (passage(chunk.heading, chunk.content) for chunk in chunks)
         self.embedding.add(

@@ -42,19 +42,53 @@ def writing(database: Path, *, patience: float = 0.0) -> Generator[Connection]:
             connection.close()
 
 
-def register(connection: Connection, path: Path) -> Target:
+def resolved(path: Path) -> Path:
+    """The path in full, as roots are stored: absolute, without links, `~` replaced. It need not exist.
+
+    Raises:
+        IngestError: if there can be no such path.
+    """
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise _unusable(path, "there is no such home folder") from error
+    try:
+        return path.resolve()
+    except OSError as error:
+        raise _unusable(path, reason_of(error)) from error
+    except RuntimeError as error:  # Python before 3.13
+        raise _unusable(path, "a link in it leads back to itself") from error
+    except ValueError as error:
+        raise _unusable(path, "no path holds such a character") from error
+
+
+def register(connection: Connection, path: Path, *, label: str | None = None) -> Target:
     """The registered root that is or holds `path`; where there is none, `path` becomes one.
+
+    Args:
+        connection: From `writing`.
+        path: A folder or a file.
+        label: What a new root is called, with a number added where that is taken; None is the folder's name. A root
+            that is registered already keeps its own.
 
     Raises:
         IngestError: if there is no such root, and no such file or folder either.
     """
-    full = path.expanduser().resolve()
+    full = resolved(path)
     for root in sorted(roots(connection), key=lambda root: -len(root.path)):
         if full.is_relative_to(root.path):
             within = full.relative_to(root.path).as_posix()
             return Target(root, "" if within == "." else within)
     if printable(str(full)) != str(full):
         raise IngestError(f'the path "{printable(str(path))}" is not valid Unicode; rename it')
-    if not full.exists():
-        raise IngestError(f'there is no file or folder "{path}"')
-    return Target(add_root(connection, str(full), full.name or "files"))
+    try:
+        full.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise IngestError(f'there is no file or folder "{path}"') from None
+    except OSError as error:
+        raise _unusable(path, reason_of(error)) from error
+    return Target(add_root(connection, str(full), label or full.name or "files"))
+
+
+def _unusable(path: Path, reason: str) -> IngestError:
+    return IngestError(f'the path "{printable(str(path))}" cannot be used: {reason}')

@@ -167,7 +167,7 @@ class _Measure:
         self._count = count
         self._constant = count("")
         self._longest = limit * _DENSITY
-        self._sizes: dict[str, int] = {}
+        self._sizes = _Sizes(count, self._constant)
         self._factor = 1.0
         self._summed = self._exact = 0
 
@@ -194,19 +194,27 @@ class _Measure:
     def _sum(self, text: str) -> int:
         sizes, total = self._sizes, 0
         for word in text.split():
-            size = sizes.get(word)
-            total += self._word(word) if size is None else size
+            if len(word) <= _LONGEST_WORD:
+                total += sizes[word]
+            else:
+                # Long runs differ at their ends from call to call; their inner parts recur, and may be as many as
+                # their characters.
+                total += sum(map(sizes.__getitem__, _PIECE.findall(word)))
         return total
 
-    def _word(self, word: str) -> int:
-        if len(word) > _LONGEST_WORD:
-            # Long runs differ at their ends from call to call; their inner parts recur.
-            return sum(self._word(part) for part in _PIECE.findall(word))
-        size = self._sizes.get(word)
-        if size is None:
-            if len(self._sizes) >= _MOST_WORDS:
-                self._sizes.clear()  # numbers in tables do not recur
-            size = self._sizes[word] = max(self._count(word) - self._constant, 0)
+
+class _Sizes(dict[str, int]):
+    """The tokens of short words, each counted when it is first asked for."""
+
+    def __init__(self, count: Count, constant: int) -> None:
+        super().__init__()
+        self._count = count
+        self._constant = constant
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_WORDS:
+            self.clear()  # numbers in tables do not recur
+        size = self[word] = max(self._count(word) - self._constant, 0)
         return size
 
 

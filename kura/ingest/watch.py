@@ -59,7 +59,11 @@ def changes(
 def _batches(
     present: Sequence[Path], stop: Event, leave_out: Sequence[Path], settle_ms: int, tick_ms: int
 ) -> Generator[frozenset[Path]]:
-    """The roots that changed, time after time; an empty set for a tick in which none did."""
+    """The roots that changed, time after time; an empty set for a tick in which none did.
+
+    It ends when a root was deleted: one that is made anew at once may look the same, down to its inode, but is another
+    folder, of which the system tells nothing.
+    """
     relevant = _Relevant(present, leave_out)
     if not present:
         while not stop.is_set():
@@ -78,6 +82,8 @@ def _batches(
             ignore_permission_denied=True,
         ):
             yield relevant.roots(Path(path) for _, path in batch)
+            if any(change is Change.deleted and Path(path) in present for change, path in batch):
+                return
     except (FileNotFoundError, NotADirectoryError):
         stop.wait(tick_ms / 1000)  # one of them went away just now
     except OSError as error:
@@ -113,7 +119,7 @@ class _Relevant:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What changes when a folder is deleted and made anew; None where there is nothing."""
+    """What tells one folder from another in its place, while both exist; None where there is nothing."""
     try:
         found = path.stat()
     except OSError:

@@ -14,7 +14,7 @@ from kura.embed import Kind
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import Busy, EmbedderError, EmbedderMismatch, IngestError
 from kura.ingest.embedding import Model
-from kura.ingest.index import Done, Embedded, Event, Found, Report, reconcile
+from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
 from kura.ingest.roots import register, writing
 from kura.store.sources import add_root, remove_root, roots, sources, state, statistics
 from kura.store.sqlite import Connection
@@ -266,18 +266,11 @@ def test_a_source_larger_than_a_batch_is_findable_before_it_is_embedded(
     connection: Connection, docs: Path, index: Index
 ):
     write(docs / "big.txt", "\n\n".join(f"Paragraph {n}. " + "word " * 150 for n in range(200)))
-    asked = 0
-
-    def stop_in_the_middle() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 3
-
-    report = index(should_stop=stop_in_the_middle)
+    seen: list[Event] = []
+    report = index(progress=seen.append, should_stop=lambda: Embedded(64) in seen)
     assert report.stopped
     assert report.chunks >= 200
-    assert 0 < report.embedded < report.chunks
-    assert report.pending == report.chunks - report.embedded
+    assert (report.embedded, report.pending) == (64, report.chunks - 64)
     assert len(contents(connection)["docs/big.txt"]) == report.chunks
     assert index().pending == 0
 
@@ -373,12 +366,109 @@ def test_files_in_old_encodings_are_found_as_text(connection: Connection, docs: 
     ]  # fmt: skip
 
 
-def test_progress_tells_of_every_file_and_every_batch(docs: Path, index: Index):
-    write(docs / "a.md", "alpha")
+def paragraphs(number: int, of: str) -> str:
+    """A text of as many chunks, and texts, as paragraphs."""
+    return "\n\n".join(f"{of} {n} " + "word " * 150 for n in range(number))
+
+
+def test_progress_tells_of_every_file_from_the_smallest_on_and_of_every_batch(docs: Path, tmp_path: Path, index: Index):
+    write(docs / "a.md", paragraphs(100, "long"))
+    write(docs / "b.md", "beta, which is longer")
+    write(docs / "c.md", "gamma")
+    write(tmp_path / "more" / "d.md", "delta")
+    seen: list[Event] = []
+    index(docs, tmp_path / "more", progress=seen.append)
+    assert seen == [
+        Found("docs", 3, 3), Done("docs/c.md", "added"), Done("docs/b.md", "added"), Embedded(2),
+        Done("docs/a.md", "added"), Found("more", 1, 1), Done("more/d.md", "added"), Embedded(1),
+        Waiting(100), Embedded(64), Embedded(36),
+    ]  # fmt: skip
+    (docs / "b.md").unlink()
+    seen.clear()
+    index(docs, tmp_path / "more", progress=seen.append)
+    assert seen == [Found("docs", 2, 0), Found("more", 1, 0), Done("docs/b.md", "removed")]
+
+
+class Observed(CountingEmbedder):
+    """Notes what the index holds whenever a text with the word `long` is embedded, and whenever one is counted."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self.connection = connection
+        self.at_embedding: list[set[str]] = []
+        self.at_counting: list[set[str]] = []
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
+        if any("long" in text for text in texts):
+            self.at_embedding.append(set(contents(self.connection)))
+        return super().embed(texts, kind)
+
+    def count_tokens(self, text: str) -> int:
+        if "long" in text:
+            self.at_counting.append(set(contents(self.connection)))
+        return len(text.split())
+
+
+def test_a_long_file_keeps_no_other_waiting(connection: Connection, docs: Path, tmp_path: Path, index: Index):
+    write(docs / "a.md", paragraphs(300, "long"))
+    write(docs / "b.md", "beta")
+    write(docs / "sub" / "c.md", "gamma")
+    write(tmp_path / "more" / "d.md", "delta")
+    observed = Observed(connection)
+    report = index(docs, tmp_path / "more", model=Model.of(observed))
+    assert (report.added, report.pending) == (4, 0)
+    assert observed.at_counting[0] == {"docs/b.md", "docs/sub/c.md"}
+    assert observed.at_embedding[0] == {"docs/a.md", "docs/b.md", "docs/sub/c.md", "more/d.md"}
+
+
+def test_nothing_is_said_to_wait_where_it_will_not_be_embedded_now(docs: Path, index: Index):
+    write(docs / "a.md", paragraphs(100, "long"))
     write(docs / "b.md", "beta")
     seen: list[Event] = []
-    index(progress=seen.append)
-    assert seen == [Found("docs", 2, 2), Done("b.md", "added"), Done("a.md", "added"), Embedded(2)]
+    index(model=None, progress=seen.append)
+    write(docs / "c.md", "gamma")
+    index(model=Model.of(Failing(0)), progress=seen.append)
+    write(docs / "d.md", "delta")
+    index(progress=seen.append, should_stop=lambda: Done("d.md", "added") in seen)
+    assert Done("d.md", "added") in seen
+    assert not any(isinstance(event, Waiting) for event in seen)
+    report = index(progress=seen.append)
+    assert seen.count(Waiting(103)) == 1
+    assert (report.embedded, report.pending) == (103, 0)
+
+
+@pytest.mark.parametrize("name", ["paper.pdf", "paper"])
+@pytest.mark.parametrize("way", ["root", "part", "linked root"])
+def test_a_file_that_is_no_text_is_a_problem_where_it_was_named(
+    connection: Connection, docs: Path, tmp_path: Path, index: Index, name: str, way: str
+):
+    (docs / name).write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(range(256)) * 4)
+    if way == "part":
+        write(docs / "a.md", "alpha")
+        report = index()
+        assert (report.added, report.not_text, report.problems) == (1, 1, ())
+    if way == "linked root":  # the folder has moved since, and a link is in its place
+        register(connection, docs / name)
+        docs.rename(tmp_path / "moved")
+        docs.symlink_to("moved")
+        report = reconcile(connection, model=None, max_file_bytes=10_000)
+    else:
+        report = index(docs / name)
+    [problem] = report.problems
+    assert (problem.path, problem.reason.split(";")[0]) == (name, "not text")
+    assert (report.added, report.not_text) == (0, 0)
+
+
+def test_a_named_file_that_is_no_text_any_more_keeps_its_content_and_its_tokens_outdated(
+    connection: Connection, docs: Path, index: Index
+):
+    write(docs / "thing", "text at first")
+    index(docs / "thing")
+    connection.run("update state set tokenizer = 0")
+    (docs / "thing").write_bytes(bytes(1000))
+    report = index(docs / "thing")
+    assert ([problem.path for problem in report.problems], report.removed, report.outdated) == (["thing"], 0, True)
+    assert contents(connection) == {"thing/thing": ["text at first"]}
 
 
 def test_an_older_tokeniser_has_everything_indexed_again_without_new_vectors(

@@ -155,8 +155,8 @@ def test_indentation_of_code_is_kept():
 @pytest.mark.parametrize(
     "text",
     ["x" * 1_000_000, "abc9X" * 200_000, "a" + " " * 1_000_000 + "b", ">" * 20_000, "```\n" + "# x\n" * 20_000,
-     "[" * 50_000, "\n".join("  " * n + "- x" for n in range(800))],
-    ids=["letters", "base64", "blanks", "quotes", "open fence", "brackets", "nested list"],
+     "[" * 50_000, "\n".join("  " * n + "- x" for n in range(800)), "a'" * 100_000, "a\u200b" * 100_000],
+    ids=["letters", "base64", "blanks", "quotes", "open fence", "brackets", "nested list", "apostrophes", "joiners"],
 )  # fmt: skip
 def test_monstrous_texts_are_split_in_time_that_grows_with_their_length(text: str, kind: Kind):
     started = time.process_time()

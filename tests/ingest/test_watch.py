@@ -1,5 +1,7 @@
 """Changes below watched roots are told once they have settled."""
 
+import contextlib
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -33,6 +35,12 @@ class Watched:
         deadline = time.monotonic() + PATIENCE
         while root not in self.next():
             assert time.monotonic() < deadline
+
+    def quiet(self) -> None:
+        """Take what is told until nothing more is."""
+        with contextlib.suppress(Empty):
+            while True:
+                self.told.get(timeout=0.5)
 
     def end(self) -> None:
         self.stop.set()
@@ -94,6 +102,38 @@ def test_a_root_that_vanishes_and_comes_back_is_followed_again(watched: Watched,
     while not watched.told.empty():
         watched.told.get()
     (roots[0] / "a.md").write_text("back again")
+    watched.until(roots[0])
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_root_that_is_deleted_and_made_anew_at_once_is_followed_again(tmp_path: Path, kind: str):
+    root = tmp_path / "root"
+    text = root / "a.md" if kind == "folder" else root
+
+    def make(content: str) -> None:
+        text.parent.mkdir(exist_ok=True)
+        text.write_text(content)
+
+    make("first")
+    watched = Watched([root], [])
+    try:
+        watched.next()
+        shutil.rmtree(root) if kind == "folder" else root.unlink()
+        make("second")  # most file systems give it the same inode
+        watched.until(root)
+        watched.quiet()
+        make("third")
+        watched.until(root)
+    finally:
+        watched.end()
+
+
+def test_a_root_that_moves_away_and_back_at_once_is_followed_again(watched: Watched, roots: list[Path]):
+    watched.next()
+    roots[0].rename(roots[0].with_name("away"))
+    roots[0].with_name("away").rename(roots[0])
+    watched.quiet()
+    (roots[0] / "a.md").write_text("still here")
     watched.until(roots[0])
 
 
