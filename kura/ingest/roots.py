@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kura.errors import IngestError
-from kura.ingest.files import printable
+from kura.ingest.files import printable, reason_of
 from kura.store.lock import indexing
 from kura.store.migrations import migrate
 from kura.store.sources import Root, add_root, roots
