@@ -1,7 +1,8 @@
 """The use case: one question to one database."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import get_args
 
 from kura.errors import ArgumentError, BranchFailed, EmbedderError, NotReady, StoreError, Unavailable
@@ -15,6 +16,7 @@ MAX_QUERY = 10_000
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 10
 
+Search = Callable[[], Awaitable[tuple[Found, str | None]]]
 Branch = tuple[tuple[SourceGroup, ...] | None, tuple[str, ...]]
 
 
@@ -39,17 +41,19 @@ async def search(
     """
     q = _checked(q, mode, limit)
     base = await library.open(session, db)
-    count = limit * CANDIDATES
+    # Functions to call rather than calls that wait: a caller that goes away at once leaves none of those behind.
+    by_keyword = partial(keyword, base, q, limit * CANDIDATES)
+    by_semantic = partial(semantic, library, base, q, limit * CANDIDATES)
     try:
         if mode == "keyword":
-            groups, notices = await _paged(keyword(base, q, count), limit)
+            groups, notices = await _paged(by_keyword, limit)
             return SearchResult(groups, None, notices)
         if mode == "semantic":
-            groups, notices = await _paged(semantic(library, base, q, count), limit)
+            groups, notices = await _paged(by_semantic, limit)
             return SearchResult(None, groups, notices)
         by_word, by_meaning = await asyncio.gather(
-            _paged(keyword(base, q, count), limit),
-            _optional(_paged(semantic(library, base, q, count), limit)),
+            _paged(by_keyword, limit),
+            _optional(by_semantic, limit),
             return_exceptions=True,
         )
         # Both are through, so no branch goes on by itself after an error of the other.
@@ -75,13 +79,13 @@ def _checked(q: str, mode: Mode | None, limit: int) -> str:
     return q
 
 
-async def _paged(branch: Awaitable[tuple[Found, str | None]], limit: int) -> Branch:
-    found, notice = await branch
+async def _paged(branch: Search, limit: int) -> Branch:
+    found, notice = await branch()
     return page(found, limit), (notice,) if notice else ()
 
 
-async def _optional(branch: Awaitable[Branch]) -> Branch:
+async def _optional(branch: Search, limit: int) -> Branch:
     try:
-        return await branch
+        return await _paged(branch, limit)
     except NotReady as reason:
         return None, (str(reason),)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kura.store.lock import indexing
+
 Kura = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -96,12 +98,55 @@ def test_status_counts_what_waits_for_an_embedder(kura: Kura, docs: Path):
     assert (filled["pending"], filled["embedder"]) == (0, "hashing-64")
 
 
-def test_the_inbox_is_indexed_without_being_named(kura: Kura, tmp_path: Path):
+def test_the_inbox_is_indexed_without_being_named_and_follows_a_rename(kura: Kura, tmp_path: Path, docs: Path):
     ok(kura("add", "notes"))
-    (tmp_path / "data" / "inbox" / "notes" / "memo.txt").write_text("remember the milk", encoding="utf-8")
+    [inbox] = (tmp_path / "data" / "inbox").iterdir()
+    (inbox / "memo.txt").write_text("remember the milk", encoding="utf-8")
     ok(kura("index", "notes"))
-    found = json.loads(ok(kura("search", "notes", "milk", "--mode", "keyword", "--json")))
+    ok(kura("rename", "notes", "journal"))
+    (inbox / "memo.txt").write_text("remember the bread", encoding="utf-8")
+    ok(kura("index", "journal"))
+    found = json.loads(ok(kura("search", "journal", "bread", "--mode", "keyword", "--json")))
     assert found["keyword"][0]["source"] == "memo.txt"
+    ok(kura("index", "journal", str(docs)))
+    found = json.loads(ok(kura("search", "journal", "bread", "--mode", "keyword", "--json")))
+    assert found["keyword"][0]["source"] == "inbox/memo.txt"
+    assert f"your files in {inbox} stay" in ok(kura("remove", "journal", "--yes"))
+
+
+def test_a_folder_is_not_forgotten_nor_a_database_removed_while_it_is_being_indexed(
+    kura: Kura, docs: Path, tmp_path: Path
+):
+    ok(kura("add", "notes"))
+    ok(kura("index", "notes", str(docs)))
+    [path] = (tmp_path / "data" / "databases").glob("*.db")
+    with indexing(path, patience=0.0):
+        for command in (("remove", "notes", "--yes"), ("remove", "notes", "--folder", "docs"), ("index", "notes")):
+            assert "another process is indexing" in one_line(kura(*command))
+    ok(kura("search", "notes", "water"))
+
+
+@pytest.mark.parametrize("path", ["loop", "x" * 300, "~nosuchuser/y"], ids=["loop", "long name", "no such home"])
+def test_a_path_that_leads_nowhere_is_one_line(kura: Kura, tmp_path: Path, path: str):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    ok(kura("add", "notes"))
+    one_line(kura("index", "notes", path))
+    one_line(kura("remove", "notes", "--folder", path))
+
+
+def test_an_empty_path_is_wrong_usage_rather_than_the_current_directory(kura: Kura):
+    ok(kura("add", "notes"))
+    assert kura("index", "notes", "").returncode == 2
+
+
+def test_a_damaged_database_is_named_with_its_file_and_what_can_be_done(kura: Kura, docs: Path, tmp_path: Path):
+    ok(kura("add", "notes"))
+    [path] = (tmp_path / "data" / "databases").glob("*.db")
+    path.write_bytes(b"junk " * 1000)
+    line = one_line(kura("index", "notes", str(docs)))
+    assert str(path) in line
+    assert "kura remove notes" in line
+    ok(kura("remove", "notes", "--yes"))
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_exit_code_says_so(kura: Kura, docs: Path):
