@@ -1,8 +1,8 @@
-import os
 from pathlib import Path
 
-# Before numpy is imported: several BLAS threads on busy cores spend their time waiting for each other, tenfold.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from kura.vectors.blas import one_blas_thread
+
+one_blas_thread()
 
 import pytest
 

@@ -16,6 +16,7 @@ import click
 
 from kura import __version__
 from kura.errors import KuraError
+from kura.vectors.blas import one_blas_thread
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -111,10 +112,7 @@ def clean(text: str) -> str:
 
 def run() -> None:
     """Run the root command and exit with its code."""
-    # Before numpy is imported: several BLAS threads wait for each other on a shared core, and what we compute side by
-    # side runs in threads of our own.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    one_blas_thread()
     try:
         code = kura.main(standalone_mode=False)
     except KuraError as error:

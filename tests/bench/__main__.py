@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+from kura.vectors.blas import one_blas_thread
+
+one_blas_thread()
 
 import numpy as np
 import platformdirs

@@ -175,6 +175,17 @@ def test_without_a_key_or_a_word_it_does_not_start(data_dir: Path):
         Handler(Settings(data_dir=data_dir, embedder="none"))
 
 
+def test_the_entry_point_computes_in_one_blas_thread_unless_told_otherwise(data_dir: Path):
+    program = "import os, handler.app; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    mine = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    mine |= {"PYTHONPATH": str(ROOT), "KURA_DATA_DIR": str(data_dir), "KURA_PUBLIC": "true", "KURA_EMBEDDER": "none"}
+    for given, expected in (({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")):
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env=mine | given, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert ran.stdout.strip() == expected
+
+
 def test_the_entry_point_imports_nothing_that_serving_does_not_need(data_dir: Path):
     program = """
 import sys

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from kura.types import Mode
+from kura.vectors.blas import one_blas_thread
 
 
 def main() -> int:
@@ -22,8 +23,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args()
     # Read by numpy when it is imported. Several BLAS threads on busy cores take eight times the CPU time of one.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    one_blas_thread()
     from tests.quality.collection import load
     from tests.quality.pipeline import embedder, measure
 
