@@ -21,6 +21,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -210,5 +211,7 @@ def _aligned(offset: int) -> int:
 def _sweep(path: Path) -> None:
     """Remove what writers left behind that were killed."""
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-        if leftover.stat().st_mtime < time.time() - _ABANDONED_AFTER:
-            leftover.unlink(missing_ok=True)
+        # A writer that is still at work may finish, and with it rename its file, between the listing and the look.
+        with suppress(FileNotFoundError):
+            if leftover.stat().st_mtime < time.time() - _ABANDONED_AFTER:
+                leftover.unlink()
