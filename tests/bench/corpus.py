@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kura.embed.choose import Identity
+from kura.embed.choose import Choice, Identity
 from kura.store.catalog import Catalog
 from kura.store.segments import seal
 from kura.store.sources import add_root, replace_source, set_embedder, text_hash
@@ -39,6 +40,7 @@ class Scale:
         folders: Folders of `files` files each.
         files: See there.
         passages: How many are embedded at once.
+        embedders: Which of them processes start with.
         rounds: Runs of what takes milliseconds; what takes longer is run less often.
     """
 
@@ -48,6 +50,7 @@ class Scale:
     folders: int = 100
     files: int = 100
     passages: int = 8
+    embedders: tuple[Choice, ...] = ("hashing", "e5")
     rounds: int = 30
 
     def rounds_of(self, share: float) -> int:
@@ -120,8 +123,8 @@ def texts(count: int) -> list[str]:
 
 def _drawn(words: Sequence[str], count: int, random: np.random.Generator) -> list[str]:
     shares: NDArray[np.float64] = np.cumsum(1 / (np.arange(len(words)) + 2.7))
-    places: list[int] = np.searchsorted(shares, random.random(count) * shares[-1]).tolist()
-    return [words[place] for place in places]
+    places = cast(NDArray[np.intp], np.searchsorted(shares, random.random(count) * shares[-1]))
+    return [words[place] for place in cast(list[int], places.tolist())]
 
 
 def fill(data_dir: Path, contents: Sequence[str], embedder: Identity | None) -> None:

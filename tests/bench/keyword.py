@@ -63,15 +63,12 @@ def _asked(library: Library, runner: asyncio.Runner, q: str) -> Callable[[], obj
 
 
 def _bare(connection: Connection, expression: str) -> Callable[[], object]:
-    """As a person would write it who has the expression at hand: FTS5 sorts by itself, then ten contents."""
+    """As a person would write it who has the expression at hand. `order by rank` would take half as long again."""
+    best = "select rowid, bm25(chunks_fts) from chunks_fts where chunks_fts match ? order by 2 limit ?"
+    contents = "select id, content from chunks where id in (select value from json_each(?))"
 
     def ask() -> object:
-        best = connection.rows(
-            "select rowid, rank from chunks_fts where chunks_fts match ? order by rank limit ?", (expression, LIMIT)
-        )
-        numbers = json.dumps([row[0] for row in best])
-        return connection.rows(
-            "select id, content from chunks where id in (select value from json_each(?))", (numbers,)
-        )
+        found = connection.rows(best, (expression, LIMIT))
+        return connection.rows(contents, (json.dumps([row[0] for row in found]),))
 
     return ask

@@ -48,7 +48,7 @@ ROWS: dict[str, Row] = {
         keyword,
         "`kura.search.search` in mode keyword over 100,000 chunks of 60 to 120 words, whose frequencies are those of"
         " real text (Zipf and Mandelbrot). The peer is the bare statement over the same tables: ten row"
-        " numbers by rank, then their ten contents; it gets its FTS5 expression ready-made.",
+        " numbers by bm25, then their ten contents; it gets its FTS5 expression ready-made.",
     ),
     "embedding": Row(
         embedding,

@@ -30,10 +30,9 @@ input()
 
 def start(bench: Bench) -> Iterator[Finding]:
     """`kura mcp` and the Lambda handler, with either embedder, beside a process that only imports the SDK's server."""
-    choices: tuple[Choice, ...] = ("hashing", "e5")
     answers: dict[str, Json] = {}
     contenders: dict[str, Contender] = {BARE: child(python("-c", _BARE), os.environ, one_line(lambda _: None))}
-    for choice in choices:
+    for choice in bench.scale.embedders:
         try:
             embedder = _ready(choice)
         except ConfigurationError as error:
