@@ -59,7 +59,9 @@ def keyword(bench: Bench) -> Iterator[Finding]:
 
 
 def _asked(library: Library, runner: asyncio.Runner, q: str) -> Callable[[], object]:
-    return lambda: runner.run(search(library, Session(), NAME, q, "keyword", LIMIT))
+    # On the loop itself: `run` of the runner would set and take back a signal handler around each question.
+    loop = runner.get_loop()
+    return lambda: loop.run_until_complete(search(library, Session(), NAME, q, "keyword", LIMIT))
 
 
 def _bare(connection: Connection, expression: str) -> Callable[[], object]:

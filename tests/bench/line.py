@@ -38,7 +38,12 @@ class Line:
     @property
     def ratio(self) -> float:
         """Least beside least; infinite where the peer took no time that the clock shows."""
-        return self.ours.least / self.theirs.least if self.theirs.least else math.inf
+        return _over(self.ours.least, self.theirs.least)
+
+    @property
+    def ratio_of_medians(self) -> float:
+        """Median over median: where it is far from `ratio`, the machine was too busy to tell."""
+        return _over(self.ours.median, self.theirs.median)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +83,7 @@ def geometric_mean(timings: Sequence[Timing]) -> Timing:
         mean([timing.median for timing in timings]),
         mean([timing.wall for timing in timings]),
     )
+
+
+def _over(ours: float, theirs: float) -> float:
+    return ours / theirs if theirs else math.inf

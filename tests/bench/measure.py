@@ -37,13 +37,13 @@ Talk = Callable[[IO[str], IO[str]], None]
 
 
 def interleaved(contenders: Mapping[str, Contender], rounds: int) -> dict[str, Timing]:
-    """Let all run in turns, A B A B, once without counting and then `rounds` times."""
-    for contender in contenders.values():
-        contender()
+    """Let all run in turns, A B A B; of several rounds the first does not count."""
     taken: dict[str, list[Run]] = {name: [] for name in contenders}
-    for _ in range(rounds):
+    for number in range(rounds):
         for name, contender in contenders.items():
-            taken[name].append(contender())
+            run = contender()
+            if number or rounds == 1:
+                taken[name].append(run)
     return {name: _timing(runs) for name, runs in taken.items()}
 
 
