@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from tests.bench.line import Finding, Line
 from tests.bench.rows import ROWS
 
-HEAD = f"{'CPU ms':<46} {'min':>9} {'median':>9}  {'beside':<28} {'min':>9} {'median':>9} {'ratio':>8} {'medians':>8}  goal"
+HEAD = (
+    f"{'CPU ms':<46} {'min':>9} {'median':>9}  {'beside':<28} {'min':>9} {'median':>9}"
+    f" {'ratio':>8} {'medians':>8}  goal"
+)
 
 INTRODUCTION = """\
 # Benchmarks
