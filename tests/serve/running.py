@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx2
+from starlette.types import ASGIApp
 
 from handler.adapter import Handler
 
@@ -155,3 +157,38 @@ async def reaching(transport: httpx2.AsyncBaseTransport | str) -> AsyncGenerator
     else:
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
             yield client
+
+
+class Collected(logging.Handler):
+    """Keeps what is logged as a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record.getMessage())
+
+
+@contextmanager
+def nothing_logged() -> Generator[None]:
+    collected = Collected()
+    logging.getLogger().addHandler(collected)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(collected)
+    assert collected.records == []
+
+
+def asked(app: ASGIApp, method: str, target: str, **sent: Any) -> httpx2.Response:
+    """The answer of an application in this process, which leaves no task behind and no complaint in the log."""
+
+    async def ask() -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+            response = await client.request(method, target, **sent)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return response
+
+    with nothing_logged():
+        return asyncio.run(ask())
