@@ -20,7 +20,7 @@ from kura.embed.choose import identify_embedder, load_embedder
 from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
 from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
-from kura.ingest.roots import Target, register, resolved, writing
+from kura.ingest.roots import Target, left_out_of, register, require_usable, resolved, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
@@ -111,7 +111,13 @@ class Indexer:
             writing(self.database, patience=patience) as connection,
             Display(verbose=self.verbose) as display,
         ):
+            if only is None:
+                require_usable(connection, self.paths, max_file_bytes=self.max_file_bytes)
+            before = roots(connection)
             targets = [register(connection, path) for path in self.paths]
+            for root in {target.root for target in targets}.difference(before):
+                if why := left_out_of(before, root):
+                    click.echo(f'"{root.label}" is indexed by itself, because it was named: {why}')
             if not self.paths:
                 if self.inbox.is_dir() and any(self.inbox.iterdir()):
                     register(connection, self.inbox, label="inbox")
