@@ -19,7 +19,8 @@ from kura.embed import Embedder, weights
 from kura.embed.choose import identify_embedder, load_embedder
 from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
-from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
+from kura.ingest.index import reconcile
+from kura.ingest.report import Done, Embedded, Event, Found, Report, Waiting
 from kura.ingest.roots import Target, left_out_of, register, require_usable, resolved, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings

@@ -118,6 +118,17 @@ def remove_root(connection: Connection, root_id: int) -> int:
     return len(ids)
 
 
+def device(connection: Connection, root_id: int) -> str | None:
+    """The device that the files of a root were last found on; None where nobody has looked yet."""
+    (known,) = connection.one("select device from roots where id = ?", (root_id,))
+    return known
+
+
+def set_device(connection: Connection, root_id: int, found: str) -> None:
+    """Note the device that the files of a root are on; readers need not know, so no new version."""
+    connection.run("update roots set device = ? where id = ? and device is not ?", (found, root_id, found))
+
+
 def sources(connection: Connection, root_id: int) -> dict[str, Source]:
     """The sources below a root, by path."""
     rows = connection.iterate(

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import Unreadable
 from kura.ingest.embedding import Model
-from kura.ingest.index import Report, reconcile
+from kura.ingest.index import reconcile
 from kura.ingest.parse import parse, read
+from kura.ingest.report import Report
 from kura.ingest.roots import Target, register, writing
 from kura.store.catalog import Catalog
 from kura.store.sources import sources, state

@@ -129,10 +129,18 @@ def binary(path: Path) -> None:
     path.write_bytes(b"%PDF-1.7\n" + bytes(range(256)))
 
 
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
 def unlisted(path: Path) -> None:
     path.mkdir(mode=0)
     if os.access(path, os.R_OK):
         pytest.skip("this user may list every folder")
+
+
+def nothing(_path: Path) -> None:
+    pass
 
 
 @pytest.mark.parametrize(
@@ -143,9 +151,9 @@ def unlisted(path: Path) -> None:
         ("paper.md", binary, "not text but a PDF document"),
         ("film.mp4", large, "not text"),
         ("large.md", large, r"2,000 bytes; at most 1,000 are read \(KURA_MAX_FILE_BYTES\)"),
-        ("pipe", os.mkfifo, "neither a folder nor a regular file"),
+        ("pipe", pipe, "neither a folder nor a regular file"),
         ("folder", unlisted, "denied"),
-        ("nowhere", lambda _path: None, "there is no file or folder"),
+        ("nowhere", nothing, "there is no file or folder"),
     ],
     ids=["PDF", "PDF without suffix", "PDF with another suffix", "film", "large", "pipe", "unlisted", "nowhere"],
 )  # fmt: skip
