@@ -29,6 +29,7 @@ from kura.store.sources import (
     Source,
     clear_vectors,
     device,
+    forget_files,
     remove_sources,
     roots,
     set_device,
@@ -85,9 +86,15 @@ def reconcile(
     """
     known = roots(connection)
     chosen = [Target(root) for root in known] if targets is None else _without_repeats(targets)
+    if rebuild:
+        if model is not None:
+            model.load()  # if this fails, all stays as it is
+        # Now and not one by one: should this run be interrupted, the next one goes on with those that are left.
+        for target in chosen:
+            stored = sources(connection, target.root.id)
+            forget_files(connection, [source.id for path, source in stored.items() if below(path, target.within)])
     if model is not None:
         if rebuild:
-            model.load()  # if this fails, the old vectors stay
             clear_vectors(connection)
         set_embedder(connection, model.name, model.dimension)
     outdated = state(connection).tokenizer != TOKENIZER_VERSION

@@ -219,6 +219,13 @@ def touch_source(connection: Connection, source_id: int, size: int, mtime_ns: in
     connection.run("update sources set size = ?, mtime_ns = ? where id = ?", (size, mtime_ns, source_id))
 
 
+def forget_files(connection: Connection, source_ids: Iterable[int]) -> None:
+    """Forget what tells whether the files of sources changed, so that they are indexed again, by whichever run."""
+    with connection.transaction():
+        for source_id in source_ids:
+            connection.run("update sources set content_hash = '', mtime_ns = -1 where id = ?", (source_id,))
+
+
 def remove_sources(connection: Connection, source_ids: Iterable[int]) -> None:
     """Take sources out of the index, in one transaction; those that are not there are passed over."""
     with connection.transaction():

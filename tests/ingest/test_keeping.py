@@ -3,7 +3,11 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
+from kura.ingest.report import Done, Event
 from kura.store.sqlite import Connection
+from kura.types import Chunk
 from tests.ingest.conftest import CountingEmbedder, Index
 from tests.ingest.written import contents, write
 
@@ -47,3 +51,25 @@ def test_files_that_move_to_another_device_are_followed_there(connection: Connec
     assert (index().removed, index().problems) == (1, ())
     (docs / "a.md").unlink()
     assert (index().removed, contents(connection)) == (1, {})
+
+
+def test_a_rebuild_that_is_interrupted_is_gone_on_with_by_the_next_run(
+    connection: Connection, docs: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("a", "b", "sub/c", "sub/d"):
+        write(docs / f"{name}.md", f"the text of {name}")
+    index()
+    seen: list[Event] = []
+
+    def lines(text: str, *_how: object) -> list[Chunk]:
+        return [Chunk(1, f"anew {text}")]
+
+    monkeypatch.setattr("kura.ingest.index.split", lines)
+    report = index(rebuild=True, progress=seen.append, should_stop=lambda: Done("b.md", "updated") in seen)
+    assert (report.updated, report.stopped) == (2, True)
+    report = index()
+    assert (report.updated, report.unchanged, report.pending) == (2, 2, 0)
+    assert all(content.startswith("anew the text") for [content] in contents(connection).values())
+    report = index(docs / "sub", rebuild=True)
+    assert (report.updated, report.unchanged) == (2, 0)
+    assert index().unchanged == 4
