@@ -125,7 +125,9 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
 
 
 def _listen(family: socket.AddressFamily, address: tuple[str, int], host: str) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is said because asyncio sends small pieces at once (TCP_NODELAY) only where it is known to be TCP: an
+    # answer whose body follows its header would otherwise wait 40 ms for the client to confirm the header.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             # A port that was in use a moment ago can be taken again; elsewhere the option would share a port in use.
