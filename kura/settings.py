@@ -108,6 +108,7 @@ class Settings(BaseSettings):
         try:
             parts = urlsplit(value.get_secret_value())
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            usable = usable and bool(_VISIBLE.fullmatch(parts.netloc))
         except ValueError:
             usable = False
         if not usable:

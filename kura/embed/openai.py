@@ -247,15 +247,14 @@ def _client() -> httpx.Client:
 
 
 def _embeddings_url(base: str) -> str:
-    parts = urlsplit(base)
-    path = parts.path.rstrip("/")
-    if not path.endswith("/embeddings"):
-        path += "/embeddings"
-    url = urlunsplit(parts._replace(path=path, fragment=""))
     try:
-        usable = bool(httpx.URL(url).host)
-    except httpx.InvalidURL:
-        usable = False
+        parts = urlsplit(base)
+        path = parts.path.rstrip("/")
+        path = path if path.endswith("/embeddings") else f"{path}/embeddings"
+        url = urlunsplit(parts._replace(path=path, fragment=""))
+        usable = parts.port != 0 and bool(httpx.URL(url).host)
+    except (ValueError, httpx.InvalidURL):
+        url, usable = "", False
     if not usable:
         raise ConfigurationError("KURA_EMBEDDING_URL is not a URL such as http://127.0.0.1:8000/v1")
     return url
