@@ -8,9 +8,14 @@ import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from kura.embed.endpoint import Endpoint
+from kura.embed.openai import OpenAIEmbedder
+
+KEY = "sk-test-0123456789abcdefXYZ"
 
 
 @contextmanager
@@ -54,6 +59,9 @@ def vectors(*rows: object, **more: object) -> Answer:
 def problem(status: int, message: str, **headers: str) -> Answer:
     body = json.dumps({"error": {"message": message, "type": "some_error"}}).encode()
     return Answer(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+GOOD = vectors([3.0, 4.0])
 
 
 class Scripted:
@@ -118,3 +126,25 @@ class Scripted:
 
     def embedded(self, request: dict[str, Any]) -> Answer:
         return vectors(*([float(len(text)), 1.0] for text in request["input"]))
+
+
+class Time:
+    """A clock that moves on only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@contextmanager
+def asked(*answers: Answer, **endpoint: Any) -> Generator[tuple[Scripted, OpenAIEmbedder, Time]]:
+    time = Time()
+    with Scripted(*answers) as server:
+        about = replace(Endpoint(server.url, "some-model", key=KEY), **endpoint)
+        embedder = OpenAIEmbedder(about, sleep=time.sleep, clock=lambda: time.now)
+        yield server, embedder, time
+        embedder.close()
