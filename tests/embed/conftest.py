@@ -8,6 +8,7 @@ from filelock import FileLock
 
 from kura.embed.e5 import E5
 from kura.embed.prepared import open_prepared
+from kura.embed.prune import build
 from kura.embed.unigram import Unigram
 from kura.embed.weights import find_source, prepared_file
 
@@ -38,6 +39,16 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model_file(cache_dir: Path) -> Path:
     return prepared_file(cache_dir)
+
+
+@pytest.fixture(scope="session")
+def small_file(cache_dir: Path) -> Path:
+    """The model file for English and Chinese: made in three seconds, once for all of pytest's processes."""
+    file = cache_dir / "en-zh.bin"
+    with FileLock(cache_dir / "lock"):
+        if not file.exists():
+            build(prepared_file(cache_dir), file, ("en", "zh"))
+    return file
 
 
 @pytest.fixture(scope="session")
