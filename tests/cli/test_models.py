@@ -6,22 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from kura.embed.prepared import open_prepared
 from kura.embed.weights import prepared_file
 
 Kura = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache directory with the full model in it, made once for all of pytest's processes."""
-    directory = tmp_path_factory.getbasetemp().parent / "kura-embed-cache"
-    directory.mkdir(exist_ok=True)
-    with FileLock(directory / "lock"):
-        prepared_file(directory)
-    return directory
 
 
 @pytest.fixture
@@ -65,7 +54,7 @@ def test_a_database_of_the_full_model_is_searched_with_the_small_one_and_nothing
     assert not (tmp_path / "cache").exists()
 
 
-def test_show_describes_a_file_or_the_one_in_use(kura: Kura, model: Kura, cache_dir: Path, tmp_path: Path):
+def test_show_describes_a_file_or_the_one_in_use(kura: Kura, model: Kura, cache_dir: Path, small_file: Path):
     full = json.loads(model("show", "--json").stdout)
     opened = open_prepared(prepared_file(cache_dir))
     assert full == {
@@ -76,10 +65,9 @@ def test_show_describes_a_file_or_the_one_in_use(kura: Kura, model: Kura, cache_
         "pieces": opened.pieces,
         "bytes": opened.size,
     }
-    assert model("build", "--out", "model.bin", "--languages", "en").returncode == 0
-    assert "languages       en\n" in model("show", "model.bin").stdout
-    in_use = json.loads(kura("model", "show", "--json", KURA_MODEL_FILE=str(tmp_path / "model.bin")).stdout)
-    assert (in_use["languages"], in_use["pieces"] < opened.pieces) == (["en"], True)
+    assert "languages       en, zh\n" in model("show", str(small_file)).stdout
+    in_use = json.loads(kura("model", "show", "--json", KURA_MODEL_FILE=str(small_file)).stdout)
+    assert (in_use["languages"], in_use["pieces"] < opened.pieces) == (["en", "zh"], True)
     assert "no model file is there yet" in fails(kura("model", "show"))
     assert 'cannot read the model file "absent.bin"' in fails(kura("model", "show", "absent.bin"))
 
@@ -93,7 +81,7 @@ def test_show_describes_a_file_or_the_one_in_use(kura: Kura, model: Kura, cache_
         (("--out", "docs/tides.md"), 'tides.md" is there and is not a model file; remove it, or name another'),
         (("--out", "docs/tides.md/model.bin"), 'cannot write the model file "model.bin": '),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    ids=["unknown language", "no language", "folder", "other file", "below a file"],
 )
 @pytest.mark.usefixtures("docs")
 def test_what_cannot_be_built_is_one_line_and_leaves_everything_as_it_was(

@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from filelock import FileLock
 
 from kura.embed.e5 import E5
 from kura.embed.prepared import open_prepared
-from kura.embed.prune import build
 from kura.embed.unigram import Unigram
 from kura.embed.weights import find_source, prepared_file
 
@@ -27,28 +25,8 @@ def source() -> Path:
 
 
 @pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache directory with the prepared file in it: made in five seconds, once for all of pytest's processes."""
-    directory = tmp_path_factory.getbasetemp().parent / "kura-embed-cache"
-    directory.mkdir(exist_ok=True)
-    with FileLock(directory / "lock"):
-        prepared_file(directory)
-    return directory
-
-
-@pytest.fixture(scope="session")
 def model_file(cache_dir: Path) -> Path:
     return prepared_file(cache_dir)
-
-
-@pytest.fixture(scope="session")
-def small_file(cache_dir: Path) -> Path:
-    """The model file for English and Chinese: made in three seconds, once for all of pytest's processes."""
-    file = cache_dir / "en-zh.bin"
-    with FileLock(cache_dir / "lock"):
-        if not file.exists():
-            build(prepared_file(cache_dir), file, ("en", "zh"))
-    return file
 
 
 @pytest.fixture(scope="session")
