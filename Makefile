@@ -53,7 +53,7 @@ quality: $(READY)
 
 # The floors that a release must keep; `make quality` prints the figures.
 quality-floors: $(READY)
-	$(BIN)/python -m pytest -m quality tests/quality
+	$(BIN)/python -m pytest -m quality tests/quality tests/embed
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

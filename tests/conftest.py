@@ -5,9 +5,12 @@ from kura.vectors.blas import one_blas_thread
 one_blas_thread()
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from kura.embed.hashing import HashingEmbedder
+from kura.embed.prune import build
+from kura.embed.weights import prepared_file
 from kura.store.catalog import Catalog
 
 # The same examples on every run and every machine; `--hypothesis-profile other` looks for others.
@@ -24,3 +27,23 @@ def catalog(tmp_path: Path) -> Catalog:
 @pytest.fixture
 def embedder() -> HashingEmbedder:
     return HashingEmbedder(64)
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache directory with the prepared file in it: made in five seconds, once for all of pytest's processes."""
+    directory = tmp_path_factory.getbasetemp().parent / "kura-embed-cache"
+    directory.mkdir(exist_ok=True)
+    with FileLock(directory / "lock"):
+        prepared_file(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_file(cache_dir: Path) -> Path:
+    """The model file for English and Chinese: made in three seconds, once for all of pytest's processes."""
+    file = cache_dir / "en-zh.bin"
+    with FileLock(cache_dir / "lock"):
+        if not file.exists():
+            build(prepared_file(cache_dir), file, ("en", "zh"))
+    return file

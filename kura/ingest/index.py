@@ -11,7 +11,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from kura.embed import CountsTokens, Embedder
@@ -80,7 +80,8 @@ def reconcile(
         should_stop: Is asked between files and between batches. What was done by then stays.
 
     Raises:
-        EmbedderMismatch: before anything is written, if the database holds vectors of another embedder.
+        EmbedderMismatch: before anything is written, if the database holds vectors of another embedder. Where only
+            the first vectors tell their length, a mismatch of that is a problem, and new chunks wait.
         EmbedderError: if the embedder cannot be loaded.
         StoreError: if the database cannot be written.
     """
@@ -88,7 +89,8 @@ def reconcile(
     chosen = [Target(root) for root in known] if targets is None else _without_repeats(targets)
     if rebuild:
         if model is not None:
-            model.load()  # if this fails, all stays as it is
+            # If this fails, all stays as it is. An embedder that is elsewhere has to answer for that.
+            model = replace(model, dimension=model.load().dimension)
         # Now and not one by one: should this run be interrupted, the next one goes on with those that are left.
         for target in chosen:
             stored = sources(connection, target.root.id)
@@ -147,7 +149,8 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.load = functools.cache(self.model.load) if self.model else None
-        self.embedding = Embedding(self.connection, self._threaded(), self._embedded, self._asked_to_stop)
+        claim = self._claim if self.model and self.model.dimension is None else None
+        self.embedding = Embedding(self.connection, self._threaded(), self._embedded, self._asked_to_stop, claim)
 
     def reconcile(self, target: Target) -> None:
         root, within = target.root, target.within
@@ -320,7 +323,13 @@ class _Run:
 
     def _threaded(self) -> Callable[[], Embedder] | None:
         model, load = self.model, self.load
-        return functools.cache(lambda: Threaded(load(), model.threads)) if model and load else None
+        if model is None or load is None or model.threads == 1:
+            return load
+        return functools.cache(lambda: Threaded(load(), model.threads))
+
+    def _claim(self, dimension: int) -> None:
+        if self.model is not None:
+            set_embedder(self.connection, self.model.name, dimension)
 
     def _count(self) -> Count:
         embedder = self.load() if self.load else None

@@ -266,22 +266,27 @@ def attach(connection: Connection, vectors: Mapping[str, Vector]) -> None:
             _bump(connection)
 
 
-def set_embedder(connection: Connection, name: str, dimension: int) -> None:
+def set_embedder(connection: Connection, name: str, dimension: int | None) -> None:
     """Claim the database for an embedder; the first one to come is recorded.
+
+    Where the dimension is not known yet, nothing is recorded; a database of another embedder is refused all the same.
 
     Raises:
         EmbedderMismatch: if it holds vectors of another one.
     """
     with connection.transaction():
         known = state(connection)
-        if (known.embedder, known.dimension) == (name, dimension):
+        if (known.embedder, known.dimension if dimension is not None else None) == (name, dimension):
             return
         if connection.row("select 1 from chunk_vectors limit 1"):
+            ours = name if dimension is None else f"{name} ({dimension})"
             raise EmbedderMismatch(
                 f"the database holds vectors of {known.embedder} ({known.dimension} dimensions), the embedder here is"
-                f" {name} ({dimension}); set KURA_EMBEDDER to the former, or re-embed everything with"
+                f" {ours}; set KURA_EMBEDDER to the former, or re-embed everything with"
                 " `kura index NAME --rebuild`"
             )
+        if dimension is None:
+            return
         # What an earlier embedder left packed, though nothing of it is alive, must not be read as of this one.
         _forget_vectors(connection)
         connection.run("update state set embedder = ?, dimension = ? where id = 1", (name, dimension))

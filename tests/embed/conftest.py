@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from filelock import FileLock
 
 from kura.embed.e5 import E5
 from kura.embed.prepared import open_prepared
@@ -23,16 +22,6 @@ def source() -> Path:
     found = find_source()
     assert found is not None, "the extra e5 belongs to the development environment"
     return found
-
-
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache directory with the prepared file in it: made in five seconds, once for all of pytest's processes."""
-    directory = tmp_path_factory.getbasetemp().parent / "kura-embed-cache"
-    directory.mkdir(exist_ok=True)
-    with FileLock(directory / "lock"):
-        prepared_file(directory)
-    return directory
 
 
 @pytest.fixture(scope="session")
