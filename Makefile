@@ -8,7 +8,7 @@ READY := $(VENV)/ready
 NODE := tests/node
 NODE_READY := $(NODE)/node_modules/.installed
 
-.PHONY: demo test check bench quality quality-floors strangers tables lock install node clean
+.PHONY: demo test check bench quality quality-floors strangers soak tables lock install node clean
 install: $(READY)
 
 $(READY): requirements.lock pyproject.toml
@@ -32,11 +32,15 @@ demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/clients --ignore tests/conformance
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/clients --ignore tests/conformance --ignore tests/soak
 
 # Other people's clients and the protocol's conformance suite, against the same server.
 strangers: $(READY) $(NODE_READY)
 	KURA_NODE_REQUIRED=1 $(BIN)/python -m pytest -n 2 tests/clients tests/conformance
+
+# Ten thousand requests to one process, whose memory must not grow.
+soak: $(READY)
+	$(BIN)/python -m pytest -n 2 tests/soak
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -49,7 +53,7 @@ quality: $(READY)
 
 # The floors that a release must keep; `make quality` prints the figures.
 quality-floors: $(READY)
-	$(BIN)/python -m pytest -m quality tests/quality
+	$(BIN)/python -m pytest -m quality tests/quality tests/embed
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

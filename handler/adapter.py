@@ -6,6 +6,7 @@ whatever is not through by then is awaited inside the requests that need it.
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from mangum import Mangum
@@ -15,8 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kura import __version__
 from kura.access.credentials import choose_gate
-from kura.embed import Embedder
-from kura.embed.choose import load_embedder
+from kura.chosen import load_chosen
 from kura.search.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
@@ -48,11 +48,11 @@ class Handler:
         )
         logging.getLogger().setLevel(settings.log_level.upper())
 
-        def embedder() -> Embedder | None:
-            return load_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
-
         self._library = Library(
-            Catalog(settings.data_dir), embedder, refresh_seconds=settings.refresh_seconds, patience=PATIENCE_SECONDS
+            Catalog(settings.data_dir),
+            partial(load_chosen, settings),
+            refresh_seconds=settings.refresh_seconds,
+            patience=PATIENCE_SECONDS,
         )
         self._library.start(within=INIT_SECONDS)
         app = build_app(

@@ -3,14 +3,16 @@
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kura.errors import ConfigurationError
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 Names = Annotated[tuple[str, ...], NoDecode]
 
@@ -31,12 +33,34 @@ class Settings(BaseSettings):
         default_factory=lambda: platformdirs.user_cache_path("kura", appauthor=False),
         description="where the prepared model file is kept; it can be deleted at any time",
     )
-    embedder: Literal["auto", "e5", "hashing", "none"] = Field(
+    embedder: Literal["auto", "e5", "openai", "hashing", "none"] = Field(
         default="auto",
         description="what turns text into vectors: `auto` takes e5 where it is installed and otherwise none",
     )
     model_file: Path | None = Field(
         default=None, description="a prepared model file to use instead of the one in the cache directory"
+    )
+    embedding_url: SecretStr | None = Field(
+        default=None,
+        description="base URL of an OpenAI-compatible embeddings endpoint, such as http://127.0.0.1:8000/v1",
+    )
+    embedding_model: str | None = Field(
+        default=None, max_length=200, description="the model that the endpoint is asked for"
+    )
+    embedding_key: SecretStr | None = Field(default=None, description="the bearer key that the endpoint wants")
+    embedding_dimensions: int | None = Field(
+        default=None, ge=1, le=32_768, description="length of the vectors to ask for; left out, the model's own"
+    )
+    embedding_query_model: str | None = Field(
+        default=None,
+        max_length=200,
+        description="the model's name for queries, where the endpoint has another for them",
+    )
+    embedding_query_prefix: str | None = Field(
+        default=None, max_length=1000, description="put before each query that is embedded"
+    )
+    embedding_passage_prefix: str | None = Field(
+        default=None, max_length=1000, description="put before each passage that is embedded"
     )
     tenant: str | None = Field(
         default=None, max_length=200, description="the tenant that a local or key session is fixed to"
@@ -75,6 +99,28 @@ class Settings(BaseSettings):
             return value.expanduser().absolute() if value is not None else None
         except RuntimeError:
             raise ValueError("the path names the home of a user that there is none of") from None
+
+    @field_validator("embedding_url")
+    @classmethod
+    def _http(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value.get_secret_value())
+            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            usable = usable and bool(_VISIBLE.fullmatch(parts.netloc))
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("it must be a URL that begins with http:// or https:// and names a host")
+        return value
+
+    @field_validator("embedding_key")
+    @classmethod
+    def _sendable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _VISIBLE.fullmatch(value.get_secret_value()):
+            raise ValueError("it must be visible ASCII characters, without blanks: it is sent in a header")
+        return value
 
     @field_validator("key_hash")
     @classmethod

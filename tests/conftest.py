@@ -6,10 +6,17 @@ one_blas_thread()
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from kura.embed.hashing import HashingEmbedder
+from kura.embed.prune import build
 from kura.embed.weights import prepared_file
 from kura.store.catalog import Catalog
+
+# The same examples on every run and every machine; `--hypothesis-profile other` looks for others.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("other", deadline=None)
+settings.load_profile("same")
 
 
 @pytest.fixture
@@ -30,3 +37,13 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(directory / "lock"):
         prepared_file(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def small_file(cache_dir: Path) -> Path:
+    """The model file for English and Chinese: made in three seconds, once for all of pytest's processes."""
+    file = cache_dir / "en-zh.bin"
+    with FileLock(cache_dir / "lock"):
+        if not file.exists():
+            build(prepared_file(cache_dir), file, ("en", "zh"))
+    return file

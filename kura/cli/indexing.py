@@ -14,13 +14,14 @@ from typing import Any
 
 import click
 
+from kura.chosen import identify_chosen, load_chosen
 from kura.cli.root import INCOMPLETE, INTERRUPTED, LOCK_PATIENCE, clean, data_dir_option
 from kura.embed import Embedder, weights
-from kura.embed.choose import identify_embedder, load_embedder
 from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
-from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
-from kura.ingest.roots import Target, register, resolved, writing
+from kura.ingest.index import reconcile
+from kura.ingest.report import Done, Embedded, Event, Found, Report, Waiting
+from kura.ingest.roots import Target, left_out_of, register, require_usable, resolved, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
@@ -111,7 +112,13 @@ class Indexer:
             writing(self.database, patience=patience) as connection,
             Display(verbose=self.verbose) as display,
         ):
+            if only is None:
+                require_usable(connection, self.paths, max_file_bytes=self.max_file_bytes)
+            before = roots(connection)
             targets = [register(connection, path) for path in self.paths]
+            for root in {target.root for target in targets}.difference(before):
+                if why := left_out_of(before, root):
+                    click.echo(f'"{root.label}" is indexed by itself, because it was named: {why}')
             if not self.paths:
                 if self.inbox.is_dir() and any(self.inbox.iterdir()):
                     register(connection, self.inbox, label="inbox")
@@ -145,20 +152,22 @@ class Indexer:
 
 
 def _model(settings: Settings) -> Model | None:
-    found = identify_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+    found = identify_chosen(settings)
     if found is None:
         return None
 
     def load() -> Embedder:
-        prepared_here = settings.embedder != "hashing" and settings.model_file is None
+        prepared_here = settings.embedder in {"auto", "e5"} and settings.model_file is None
         if prepared_here and weights.find_prepared(settings.cache_dir) is None:
             click.echo("preparing the embedding model, once; this takes some seconds", err=True)
-        embedder = load_embedder(settings.embedder, cache_dir=settings.cache_dir, model_file=settings.model_file)
+        embedder = load_chosen(settings)
         if embedder is None:
             raise ConfigurationError("the embedder that was there a moment ago is gone; start again")
         return embedder
 
-    return Model(found.name, found.dimension, load, threads=os.cpu_count() or 1)
+    # An endpoint gets one request after the other: it has cores of its own, and often a limit.
+    threads = 1 if settings.embedder == "openai" else os.cpu_count() or 1
+    return Model(found.name, found.dimension, load, threads=threads)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ _COMMANDS = {
     "serve": "serving",
     "mcp": "serving",
     "port": "serving",
+    "model": "models",
 }
 
 

@@ -20,7 +20,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """Length of a vector; asking for it may take as long as `embed` where nothing was embedded yet."""
         ...
 
     @property

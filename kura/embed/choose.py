@@ -8,20 +8,26 @@ from kura.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kura.embed import Embedder
+    from kura.embed.endpoint import Endpoint
 
-Choice = Literal["auto", "e5", "hashing", "none"]
+Choice = Literal["auto", "e5", "openai", "hashing", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a database remembers of the embedder that its vectors come from."""
+    """What a database remembers of the embedder that its vectors come from.
+
+    `dimension` is None where only the embedder's first answer tells it.
+    """
 
     name: str
-    dimension: int
+    dimension: int | None
 
 
-def identify_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | None = None) -> Identity | None:
-    """Say what `load_embedder` would return, without loading it; takes about a millisecond.
+def identify_embedder(
+    choice: Choice, *, cache_dir: Path, model_file: Path | None = None, endpoint: "Endpoint | None" = None
+) -> Identity | None:
+    """Say what `load_embedder` would return, without loading it or asking anyone; takes about a millisecond.
 
     Raises:
         ConfigurationError: if the embedder was asked for by name and is not there, or `model_file` is not a file.
@@ -33,6 +39,9 @@ def identify_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | Non
 
         hashing = HashingEmbedder()
         return Identity(hashing.name, hashing.dimension)
+    if choice == "openai":
+        known = _needed(endpoint)
+        return Identity(known.name, known.dimensions)
     if choice == "none":
         return None
     from kura.embed import prepared, weights  # noqa: PLC0415
@@ -47,13 +56,17 @@ def identify_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | Non
     return None
 
 
-def load_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | None = None) -> "Embedder | None":
+def load_embedder(
+    choice: Choice, *, cache_dir: Path, model_file: Path | None = None, endpoint: "Endpoint | None" = None
+) -> "Embedder | None":
     """Load the embedder that the settings ask for.
 
     Args:
-        choice: `auto` takes e5 where it is installed, and otherwise none.
+        choice: `auto` takes e5 where it is installed, and otherwise none; never an endpoint, which someone may have to
+            pay for and which sees the texts.
         cache_dir: Where the prepared model file is kept. Preparing it, the first time, takes about five seconds.
         model_file: A prepared model file to use instead; then nothing else needs to be installed.
+        endpoint: What `openai` stands for. It is not asked anything before there is something to embed.
 
     Returns:
         The embedder; None for `none`, and for `auto` where nothing is installed.
@@ -66,12 +79,22 @@ def load_embedder(choice: Choice, *, cache_dir: Path, model_file: Path | None = 
         from kura.embed.hashing import HashingEmbedder  # noqa: PLC0415
 
         return HashingEmbedder()
+    if choice == "openai":
+        from kura.embed.openai import OpenAIEmbedder  # noqa: PLC0415
+
+        return OpenAIEmbedder(_needed(endpoint))
     if identify_embedder(choice, cache_dir=cache_dir, model_file=model_file) is None:
         return None
     from kura.embed import weights  # noqa: PLC0415
     from kura.embed.e5 import E5  # noqa: PLC0415
 
     return E5.load(weights.prepared_file(cache_dir) if model_file is None else model_file)
+
+
+def _needed(endpoint: "Endpoint | None") -> "Endpoint":
+    if endpoint is None:
+        raise ConfigurationError('the embedder "openai" needs an endpoint')
+    return endpoint
 
 
 def _existing(model_file: Path) -> Path:

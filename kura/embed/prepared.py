@@ -6,7 +6,8 @@
     12      4      length of the header
     16      32     SHA-256 of the header
     48      …      the header, JSON: `model` (see `Model`), `size` of the file, and `tensors`:
-                   name → `dtype` (numpy's notation), `shape`, `offset`, `sha256` of its bytes
+                   name → `dtype` (numpy's notation), `shape`, `offset`, `sha256` of its bytes;
+                   `languages`, where the vocabulary is less than the full one
     …       …      the tensors, each at a multiple of 64 bytes, zeros between
 
 It holds no time and no path: equal input gives an equal file. Opening checks the header and the file's size, which
@@ -56,6 +57,8 @@ class Model:
         end: Id of the token that ends each text.
         unknown: Id for characters that no piece of the vocabulary has.
         longest: Characters in the longest piece of the vocabulary.
+        languages: Codes of the languages that the vocabulary was cut down to; empty for the full one. Texts of these
+            have the same vectors as by the full model, which is why the name does not tell.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Model:
     end: int
     unknown: int
     longest: int
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,20 @@ class Prepared:
         flat = np.frombuffer(self._mapped, place.dtype, place.size // np.dtype(place.dtype).itemsize, place.offset)
         return flat.reshape(place.shape)
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """All tensors, in the order of the file."""
+        return {name: self.tensor(name) for name in self._places}
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of the vocabulary."""
+        return len(self.tensor("scores"))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._mapped)
+
     def verify(self, names: Iterable[str] | None = None) -> None:
         """Compare tensors (all, where none is named) with their digests.
 
@@ -135,7 +153,21 @@ def open_prepared(path: Path) -> Prepared:
         name: _Place(entry["dtype"], tuple(entry["shape"]), entry["offset"], entry["sha256"])
         for name, entry in cast("dict[str, dict[str, Any]]", header["tensors"]).items()
     }
-    return Prepared(path, Model(**header["model"]), places, mapped)
+    model = Model(**header["model"], languages=tuple(header.get("languages", ())))
+    return Prepared(path, model, places, mapped)
+
+
+def is_prepared(path: Path) -> bool:
+    """Say whether a file calls itself a prepared file, whole or not, of this version or another.
+
+    Raises:
+        EmbedderError: if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise EmbedderError(f'cannot read the model file "{path.name}": {error.strerror}') from error
 
 
 def read_model(path: Path) -> Model:
@@ -186,7 +218,12 @@ def write_prepared(path: Path, model: Model, tensors: Mapping[str, NDArray[Any]]
 
 def _header_json(model: Model, places: Mapping[str, _Place], start: int, size: int) -> bytes:
     tensors = {name: asdict(place) | {"offset": start + place.offset} for name, place in places.items()}
-    return json.dumps({"model": asdict(model), "size": size, "tensors": tensors}).encode()
+    # The languages stand apart and only where there are any: the full model's bytes stay what they were before there
+    # were others, and a reader that does not know of languages reads both.
+    about = asdict(model)
+    languages = about.pop("languages")
+    header = {"model": about, "size": size, "tensors": tensors}
+    return json.dumps(header | ({"languages": languages} if languages else {})).encode()
 
 
 def _checked_header(path: Path, preamble: bytes, rest: bytes) -> dict[str, Any]:

@@ -10,9 +10,12 @@ Building it is deterministic and done once; 250,000 strings take two seconds.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kura.embed.prepared import Prepared
 
 _PATIENCE = 40
 """Free slots tried for one node before the search gives up on the crowded front of the arrays."""
@@ -26,6 +29,26 @@ class DoubleArray:
     check: NDArray[np.int32]
     value: NDArray[np.int32]
     alphabet: str
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "DoubleArray":
+        """The trie of a prepared model file.
+
+        Raises:
+            EmbedderError: if the file lacks a part of it.
+        """
+        alphabet = prepared.tensor("trie.alphabet").tobytes().decode("utf-32-le")
+        base, check, value = (prepared.tensor(f"trie.{name}") for name in ("base", "check", "value"))
+        return cls(base, check, value, alphabet)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """What a prepared model file holds of it."""
+        return {
+            "trie.base": self.base,
+            "trie.check": self.check,
+            "trie.value": self.value,
+            "trie.alphabet": np.frombuffer(self.alphabet.encode("utf-32-le"), "<u4"),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,20 @@ def build(strings: Sequence[str]) -> DoubleArray:
     alphabet = "".join(sorted(frequency, key=lambda character: (-frequency[character], character)))
     edges = _edges(strings, alphabet)
     return _place(edges, alphabet)
+
+
+def strings(index: DoubleArray) -> list[str]:
+    """The strings that a trie was built from, in their order."""
+    slots = np.flatnonzero(index.value >= 0)
+    slots = slots[np.argsort(index.value[slots])]
+    # All of them climb to the root at once, a character a step; who has arrived adds nothing more.
+    letters = np.array(["", *index.alphabet])
+    result = np.full(len(slots), "", dtype=np.dtypes.StringDType())
+    while slots.any():
+        parents = np.where(slots > 0, index.check[slots], 0)
+        result = letters[np.where(slots > 0, slots - index.base[parents], 0)] + result
+        slots = parents
+    return result.tolist()
 
 
 def _edges(strings: Sequence[str], alphabet: str) -> _Edges:

@@ -101,10 +101,8 @@ class Unigram:
         Raises:
             EmbedderError: if the file lacks a part of it.
         """
-        alphabet = prepared.tensor("trie.alphabet").tobytes().decode("utf-32-le")
-        base, check, value = (prepared.tensor(f"trie.{name}") for name in ("base", "check", "value"))
         return cls(
-            DoubleArray(base, check, value, alphabet),
+            DoubleArray.of(prepared),
             prepared.tensor("scores"),
             unknown=prepared.model.unknown,
             longest=prepared.model.longest,

@@ -138,10 +138,7 @@ class _Published:
         words = self._blocks("emb.word", size)[: len(self.pieces)]
         slices = [slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(words), _ROWS_AT_ONCE)]
         result: dict[str, NDArray[Any]] = {
-            "trie.base": index.base,
-            "trie.check": index.check,
-            "trie.value": index.value,
-            "trie.alphabet": np.frombuffer(index.alphabet.encode("utf-32-le"), "<u4"),
+            **index.tensors(),
             "scores": self.scores,
             "words.codes": np.concatenate([_paired(_numbers(words[rows])) for rows in slices]),
             "words.scales": np.ascontiguousarray(words["scale"]),

@@ -19,11 +19,11 @@ _MOST_WAITING = 4_000_000  # characters of sources that wait until a batch is fu
 class Model:
     """An embedder, known by name and dimension, that is loaded when there is something to split or to embed.
 
-    `threads` of them work at once.
+    `dimension` is None where the first vectors tell it. `threads` of them work at once.
     """
 
     name: str
-    dimension: int
+    dimension: int | None
     load: Callable[[], Embedder]
     threads: int = 1
 
@@ -52,14 +52,15 @@ class Embedding:
 
     A source with more new texts than a batch is written at once, for keyword search, and its vectors are left to
     `fill`, which stores them batch by batch: one long file neither holds up the others nor loses an hour's work by
-    stopping. If the embedder fails, everything is written without vectors, which a later run makes, and `failure` says
-    why.
+    stopping. `claim` is told the length of the first vectors. If the embedder fails, everything is written without
+    vectors, which a later run makes, and `failure` says why.
     """
 
     connection: Connection
     embedder: Callable[[], Embedder] | None
     embedded: Callable[[int], None]
     should_stop: Callable[[], bool]
+    claim: Callable[[int], None] | None = None
     failure: str | None = None
     _window: list[Prepared] = field(default_factory=list[Prepared])
     _texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -111,6 +112,9 @@ class Embedding:
             return {}
         try:
             vectors = self.embedder().embed(list(texts.values()), "passage")
+            if self.claim is not None:
+                self.claim(vectors.shape[1])
+                self.claim = None
         except EmbedderError as error:
             self._give_up(error)
             return {}

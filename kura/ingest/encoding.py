@@ -16,8 +16,9 @@ SAMPLE = 65_536
 def decode(data: bytes) -> str:
     """Decode text whose encoding is not known.
 
-    In this order: byte order marks; UTF-16 and UTF-32 without one, told by their zeros; UTF-8, also with a few broken
-    bytes; Western European; then what charset-normalizer finds (GB 18030, Big5, Shift-JIS, EUC, KOI8, …).
+    In this order: byte order marks; what other files begin with; UTF-16 and UTF-32 without a mark, told by their zeros;
+    UTF-8, also with a few broken bytes; Western European; then what charset-normalizer finds (GB 18030, Big5,
+    Shift-JIS, EUC, KOI8, …).
 
     Raises:
         Unreadable: if it is no text, or in an encoding that cannot be told.
@@ -25,10 +26,11 @@ def decode(data: bytes) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _checked(data[len(mark) :].decode(encoding, "replace"))
-    if wide := _wide(data):
-        return _checked(wide)
+    # Before the zeros are looked at: those of a short binary file may lie as in UTF-16.
     if magic := _magic(data):
         raise Unreadable(f"is not text but {magic}")
+    if wide := _wide(data):
+        return _checked(wide)
     try:
         return _checked(data.decode())
     except UnicodeDecodeError:

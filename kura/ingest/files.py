@@ -98,6 +98,28 @@ def walk(root: Path, *, others: Collection[Path] = ()) -> Walk:
     return Walk(tuple(state.files), tuple(sorted(state.problems, key=lambda p: p.path)), tuple(state.unread))
 
 
+def left_out(root: Path, within: str) -> str | None:
+    """Why a walk from the folder `root` does not come to what is at the relative path `within`; None if it does."""
+    state, prefix = _State(str(root), frozenset()), ""
+    rules: _Rules = ()
+    for name in within.split("/"):
+        path = prefix + name
+        if kind := _passed_over(name):
+            return f'"{path}" is {kind}'
+        try:
+            rules = _with_rules_of(state, str(root / prefix), prefix, _names(root / prefix), rules)
+            folder = (root / path).is_dir()
+            marks = _MARKERS & _names(root / path) if folder else frozenset[str]()
+        except OSError:
+            return None
+        if rules and _ignored(path + "/" if folder else path, rules):
+            return f'"{path}" is ignored by a {" or ".join(IGNORE_FILES)} file'
+        if marks:
+            return f'"{path}" is filled by a program, as its {min(marks)} says'
+        prefix = path + "/"
+    return None
+
+
 def printable(path: str) -> str:
     """The path as text that can be stored, printed and sent: bytes that are not Unicode appear as escapes."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -162,7 +184,7 @@ def _descend(state: _State, location: str, prefix: str, rules: _Rules) -> None:
 def _take(state: _State, entry: os.DirEntry[str], prefix: str, rules: _Rules) -> tuple[str, str, _Rules] | None:
     """Put the entry where it belongs; a folder to descend into is returned."""
     name = entry.name
-    if name[0] == "." or name[-1] == "~" or name in _GENERATED:
+    if _passed_over(name):
         return None
     path = prefix + name
     try:
@@ -188,6 +210,19 @@ def _take(state: _State, entry: os.DirEntry[str], prefix: str, rules: _Rules) ->
         state.problems.append(Problem(path, reason_of(error)))
         state.unread.append(path)
     return None
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def _passed_over(name: str) -> str | None:
+    """What kind of name it is that is never a source."""
+    if name[0] == ".":
+        return "hidden"
+    if name[-1] == "~":
+        return "an editor's backup"
+    return "filled by a program" if name in _GENERATED else None
 
 
 def _follow(state: _State) -> None:

@@ -7,12 +7,12 @@ moved takes its vectors along. A run may end at any moment; the next one goes on
 import functools
 import hashlib
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Literal
 
 from kura.embed import CountsTokens, Embedder
 from kura.embed.threads import Threaded
@@ -20,6 +20,7 @@ from kura.errors import Unreadable
 from kura.ingest.embedding import Embedding, Model, Prepared
 from kura.ingest.files import File, Problem, Walk, below, reason_of, walk
 from kura.ingest.parse import is_never_text, parse, read
+from kura.ingest.report import Done, Embedded, Found, Outcome, Progress, Report, Waiting
 from kura.ingest.roots import Target
 from kura.ingest.split import Count, split
 from kura.store.segments import seal
@@ -27,8 +28,11 @@ from kura.store.sources import (
     Root,
     Source,
     clear_vectors,
+    device,
+    forget_files,
     remove_sources,
     roots,
+    set_device,
     set_embedder,
     set_tokenizer,
     sources,
@@ -42,83 +46,9 @@ from kura.text.estimate import estimate_tokens
 from kura.text.passage import passage
 from kura.text.tokens import TOKENIZER_VERSION
 
-Outcome = Literal["added", "updated", "unchanged", "removed", "not text", "problem"]
-
 _RACY_NS = 2_000_000_000  # the coarsest clock of a file system (FAT) ticks every two seconds
 _SLOW = 200_000  # characters that take a moment to split
 _UNSURE = -1  # a modification time that no file has: the next run looks at the content
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Progress: a root was listed. `changed` files are new, or of another size or time than in the index."""
-
-    label: str
-    files: int
-    changed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Progress: one of the changed files was dealt with, or a source was removed; `reason` is a problem's."""
-
-    path: str
-    outcome: Outcome
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Progress: all files are in the index and can be found by keyword; so many chunks are to be embedded now.
-
-    Fewer texts are, where several chunks say the same.
-    """
-
-    chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Progress: so many more texts have a vector."""
-
-    texts: int
-
-
-Event = Found | Done | Waiting | Embedded
-Progress = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run did.
-
-    Attributes:
-        added: Files that are new in the index.
-        updated: Files that were indexed again.
-        unchanged: Files whose content is in the index already.
-        removed: Sources whose files are gone, are no text any more, or belong to another root now.
-        empty: Of those added and updated, files without any passage.
-        not_text: Files that are no text and do not claim to be; one that was named itself is a problem instead.
-        problems: What could not be indexed, in the order in which it was met; earlier content stays.
-        chunks: Passages that were written.
-        embedded: Texts that were embedded.
-        pending: Chunks in the database that have no vector yet.
-        outdated: Whether there are sources left whose keywords were made by another version of the tokeniser.
-        stopped: Whether the run was asked to stop before it was through.
-    """
-
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
-    empty: int
-    not_text: int
-    problems: tuple[Problem, ...]
-    chunks: int
-    embedded: int
-    pending: int
-    outdated: bool
-    stopped: bool
 
 
 def reconcile(
@@ -150,15 +80,23 @@ def reconcile(
         should_stop: Is asked between files and between batches. What was done by then stays.
 
     Raises:
-        EmbedderMismatch: before anything is written, if the database holds vectors of another embedder.
+        EmbedderMismatch: before anything is written, if the database holds vectors of another embedder. Where only
+            the first vectors tell their length, a mismatch of that is a problem, and new chunks wait.
         EmbedderError: if the embedder cannot be loaded.
         StoreError: if the database cannot be written.
     """
     known = roots(connection)
     chosen = [Target(root) for root in known] if targets is None else _without_repeats(targets)
+    if rebuild:
+        if model is not None:
+            # If this fails, all stays as it is. An embedder that is elsewhere has to answer for that.
+            model = replace(model, dimension=model.load().dimension)
+        # Now and not one by one: should this run be interrupted, the next one goes on with those that are left.
+        for target in chosen:
+            stored = sources(connection, target.root.id)
+            forget_files(connection, [source.id for path, source in stored.items() if below(path, target.within)])
     if model is not None:
         if rebuild:
-            model.load()  # if this fails, the old vectors stay
             clear_vectors(connection)
         set_embedder(connection, model.name, model.dimension)
     outdated = state(connection).tokenizer != TOKENIZER_VERSION
@@ -211,7 +149,8 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.load = functools.cache(self.model.load) if self.model else None
-        self.embedding = Embedding(self.connection, self._threaded(), self._embedded, self._asked_to_stop)
+        claim = self._claim if self.model and self.model.dimension is None else None
+        self.embedding = Embedding(self.connection, self._threaded(), self._embedded, self._asked_to_stop, claim)
 
     def reconcile(self, target: Target) -> None:
         root, within = target.root, target.within
@@ -228,6 +167,9 @@ class _Run:
             if below(problem.path, within):
                 self._problem(self._shown(root, problem.path), problem.reason)
         gone = sources(self.connection, root.id)
+        if not self._is_at_home(root, found, len(gone)):
+            self.complete = False
+            return
         changed = self._changed(found, gone, within)
         changed.sort(key=lambda pair: pair[0].size)  # small files first: a long one must not keep the others waiting
         real = os.path.realpath(root.path)
@@ -245,6 +187,24 @@ class _Run:
         self.complete = self.complete and not kept
         self.gone += [(root, source) for path, source in gone.items() if path not in kept and below(path, within)]
         self._take_over(PurePath(root.path, within), root)
+
+    def _is_at_home(self, root: Root, found: Walk, before: int) -> bool:
+        """False for what is left in the place of a drive that is not mounted: an empty folder on another device."""
+        try:
+            here = str(Path(root.path).stat().st_dev)
+        except OSError:
+            here = ""
+        if found.files:
+            set_device(self.connection, root.id, here)
+        elif before and device(self.connection, root.id) not in {None, here}:
+            self._problem(
+                root.label,
+                "the folder is empty, and not on the device that it was on (a drive that is not mounted?); what was"
+                " indexed from it stays; if its files are really gone, run `kura remove NAME --folder"
+                f" {shlex.quote(root.label)}`",
+            )
+            return False
+        return True
 
     def finish(self) -> None:
         """Remove what is gone, give everything that waits its vector, whoever left it so, and pack the vectors.
@@ -363,7 +323,13 @@ class _Run:
 
     def _threaded(self) -> Callable[[], Embedder] | None:
         model, load = self.model, self.load
-        return functools.cache(lambda: Threaded(load(), model.threads)) if model and load else None
+        if model is None or load is None or model.threads == 1:
+            return load
+        return functools.cache(lambda: Threaded(load(), model.threads))
+
+    def _claim(self, dimension: int) -> None:
+        if self.model is not None:
+            set_embedder(self.connection, self.model.name, dimension)
 
     def _count(self) -> Count:
         embedder = self.load() if self.load else None

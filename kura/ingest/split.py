@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
@@ -28,6 +29,7 @@ _SPARE = 10
 
 _BLOCK = 4096
 _LONGEST_WORD = 24
+_LONG_RUN = 200  # characters without a blank from which on it pays to remember their sizes
 _MOST_WORDS = 100_000
 _LONGEST_TITLE = 200
 _LONGEST_INDENT = 80
@@ -167,7 +169,8 @@ class _Measure:
         self._count = count
         self._constant = count("")
         self._longest = limit * _DENSITY
-        self._sizes = _Sizes(count, self._constant)
+        self._sizes = _Sizes(count, self._constant, least=0)
+        self._run = _Run(_Sizes(count, self._constant, least=1))
         self._factor = 1.0
         self._summed = self._exact = 0
 
@@ -197,25 +200,60 @@ class _Measure:
             if len(word) <= _LONGEST_WORD:
                 total += sizes[word]
             else:
-                # Long runs differ at their ends from call to call; their inner parts recur, and may be as many as
-                # their characters.
-                total += sum(map(sizes.__getitem__, _PIECE.findall(word)))
+                total += self._run.size(word)
         return total
 
 
 class _Sizes(dict[str, int]):
-    """The tokens of short words, each counted when it is first asked for."""
+    """The tokens of short words, `least` or more, each counted when it is first asked for."""
 
-    def __init__(self, count: Count, constant: int) -> None:
+    def __init__(self, count: Count, constant: int, least: int) -> None:
         super().__init__()
         self._count = count
         self._constant = constant
+        self._least = least
 
     def __missing__(self, word: str) -> int:
         if len(self) >= _MOST_WORDS:
             self.clear()  # numbers in tables do not recur
-        size = self[word] = max(self._count(word) - self._constant, 0)
+        size = self[word] = max(self._count(word) - self._constant, self._least)
         return size
+
+
+class _Run:
+    """The size of a long run without a blank: of letters, of Han, of minified code, of base64.
+
+    Runs differ at their ends from call to call, so they are taken to pieces, which recur. There may be as many of those
+    as characters, and a splitter in search of a place to cut asks about ever other ends of what begins at one place:
+    the sums up to each piece of the last run are remembered.
+    """
+
+    def __init__(self, sizes: _Sizes) -> None:
+        # Sizes of at least one token: an estimate of less is rounded to none, and a thousand of those would be none.
+        self._sizes = sizes
+        self._text = ""
+        self._ends = [0]
+        self._sums = [0]
+
+    def size(self, run: str) -> int:
+        """The sum of the sizes of its pieces."""
+        if len(run) <= _LONG_RUN:
+            return sum(map(self._sizes.__getitem__, _PIECE.findall(run)))
+        if not self._text.startswith(run):
+            self._remember(run)
+        last = bisect.bisect_right(self._ends, len(run)) - 1
+        rest = run[self._ends[last] :]
+        return self._sums[last] + (self._sizes[rest] if rest else 0)
+
+    def _remember(self, run: str) -> None:
+        # The last piece of what is known may have been cut off by its end.
+        kept = max(len(self._ends) - 1, 1) if run.startswith(self._text) else 1
+        del self._ends[kept:], self._sums[kept:]
+        end, total = self._ends.pop(), self._sums.pop()
+        pieces = _PIECE.findall(run, end)
+        self._ends.extend(accumulate(map(len, pieces), initial=end))
+        self._sums.extend(accumulate(map(self._sizes.__getitem__, pieces), initial=total))
+        self._text = run
 
 
 def _blocks(text: str, kind: Kind, outline: Outline, limit: int) -> Iterator[tuple[int, int, bool]]:

@@ -7,6 +7,7 @@ from kura.errors import EmbedderError, KuraError, NotReady
 from kura.search.library import KnowledgeBase, Library, waited
 from kura.search.rank import Found
 from kura.store.segments import Vectors
+from kura.store.sources import State
 from kura.store.statements import bearing
 from kura.types import Hit
 
@@ -62,11 +63,8 @@ async def _vectors(library: Library, base: KnowledgeBase) -> Vectors:
 
 def _usable(vectors: Vectors, embedder: Embedder) -> str | None:
     known, counts = vectors.state, vectors.counts
-    if known.embedder is not None and (known.embedder, known.dimension) != (embedder.name, embedder.dimension):
-        raise NotReady(
-            f"semantic search is off: the database was embedded with {known.embedder} ({known.dimension} dimensions),"
-            f" this process embeds with {embedder.name} ({embedder.dimension}); one of the two must change"
-        )
+    if known.embedder not in {None, embedder.name}:
+        raise _of_another(known, embedder.name)
     if not counts.pending:
         return None
     waiting = f"{counts.pending} of {counts.chunks} passages wait to be embedded (since {counts.pending_since})"
@@ -75,11 +73,22 @@ def _usable(vectors: Vectors, embedder: Embedder) -> str | None:
     return f"semantic search is partial: {waiting}"
 
 
+def _of_another(known: State, ours: str) -> NotReady:
+    return NotReady(
+        f"semantic search is off: the database was embedded with {known.embedder} ({known.dimension} dimensions),"
+        f" this process embeds with {ours}; one of the two must change"
+    )
+
+
 def _nearest(base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, count: int) -> tuple[Found, bool]:
     """What is nearest, and whether all of it was still there when its passages were read."""
     if vectors.matrix is None or not len(vectors.matrix):
         return Found([], {}), True
-    ids, scores = vectors.matrix.nearest(_query_vector(embedder, q), count)
+    query = _query_vector(embedder, q)
+    if vectors.state.dimension != embedder.dimension:
+        # Only now: an embedder that is elsewhere may not know its dimension before its first answer.
+        raise _of_another(vectors.state, f"{embedder.name} ({embedder.dimension})")
+    ids, scores = vectors.matrix.nearest(query, count)
     kept = {
         vector_id: score
         for vector_id, score in zip(ids.tolist(), scores.tolist(), strict=True)

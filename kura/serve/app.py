@@ -126,7 +126,10 @@ class McpEndpoint:
             refusal = JSONRPCError(jsonrpc="2.0", id=None, error=message).model_dump_json(exclude_unset=True)
             await Response(refusal, 400, media_type="application/json")(scope, receive, send)
             return
-        await self._serve({**scope, _PRINCIPAL: principal}, body, receive, send)
+        headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+        if "accept" not in request.headers:
+            headers.append((b"accept", b"*/*"))  # which is what leaving it out means (RFC 9110, section 12.5.1)
+        await self._serve({**scope, "headers": headers, _PRINCIPAL: principal}, body, receive, send)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         pieces: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

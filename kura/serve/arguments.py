@@ -7,6 +7,7 @@ text are numbers, booleans are not; where an optional argument is left open some
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -68,6 +69,7 @@ def read(model: type[A], given: Mapping[str, object]) -> A:
         raise ArgumentError(_explain(model, error)) from None
 
 
+@cache  # every refused call needs it
 def schema(model: type[Arguments]) -> dict[str, Any]:
     """The JSON schema of a tool's arguments as models understand it best: flat, without titles and null branches."""
     full = model.model_json_schema()

@@ -82,7 +82,7 @@ def serve_http(
         # The longest query that may be asked by REST, percent-encoded, is 120,000 bytes.
         h11_max_incomplete_event_size=160 * 1024,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly(server):
         reachable = "127.0.0.1" if where.is_unspecified and where.version == 4 else str(where)
         reachable = "::1" if where.is_unspecified and where.version == 6 else reachable
@@ -90,6 +90,22 @@ def serve_http(
         with _endpoint(data_dir, url):
             ready(url)
             server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends without waiting for requests that are still on their way to us: there is nothing under way to be finished.
+
+    Otherwise a client that stopped in the middle of one would hold up the end for as long as there is patience, and be
+    cut off with a trace in the log.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Hang up on those, and go on as usual."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is not None and cycle.more_body and not cycle.response_complete:
+                connection.transport.close()
+        await super().shutdown(sockets)
 
 
 def _in_url(address: str) -> str:
@@ -109,7 +125,9 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
 
 
 def _listen(family: socket.AddressFamily, address: tuple[str, int], host: str) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is said because asyncio sends small pieces at once (TCP_NODELAY) only where it is known to be TCP: an
+    # answer whose body follows its header would otherwise wait 40 ms for the client to confirm the header.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             # A port that was in use a moment ago can be taken again; elsewhere the option would share a port in use.

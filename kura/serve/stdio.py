@@ -1,14 +1,17 @@
 """MCP over the standard streams of this process."""
 
+import asyncio
 import contextlib
+import errno
 import io
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Generator
-from typing import TextIO
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import CancelledError
+from typing import Any, TextIO
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -26,6 +29,8 @@ _Write = Callable[[SessionMessage], Awaitable[None]]
 def serve_stdio(server: KnowledgeServer, *, patience: float = 30.0) -> None:
     """Serve one client until it closes our standard input.
 
+    It ends as well when the client no longer reads what we write, whether or not its end of our input is open.
+
     Nothing but protocol messages reaches standard output: while we serve, the descriptor itself leads to standard
     error, for this process and its children.
 
@@ -36,7 +41,7 @@ def serve_stdio(server: KnowledgeServer, *, patience: float = 30.0) -> None:
     with _interrupts_end_it():
         try:
             anyio.run(_serve, server, patience)
-        except* BrokenPipeError:
+        except* ConnectionError:
             logger.info("the client stopped reading")
 
 
@@ -67,16 +72,45 @@ def _own_input() -> Generator[TextIO]:
         os.dup2(private, 0)
 
 
+@contextlib.contextmanager
+def _lines_of(file: TextIO) -> Generator[AsyncIterable[str]]:
+    """The lines of a file, read by a thread that neither the loop nor the end of the process has to wait for."""
+    loop = asyncio.get_running_loop()
+    to_us, lines = anyio.create_memory_object_stream[str]()
+
+    async def end() -> None:
+        to_us.close()
+
+    def done(work: Coroutine[Any, Any, None]) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(work, loop).result()
+        finally:
+            work.close()  # where the loop is gone, nobody has begun with it
+
+    def read() -> None:
+        # Not the thread's concern: that the loop has ended before the input.
+        with contextlib.suppress(RuntimeError, CancelledError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # Where the input is a socket, a client that is gone may show as an error: it is an end like any other.
+            with contextlib.suppress(OSError):
+                for line in file:
+                    done(to_us.send(line))
+            done(end())
+
+    threading.Thread(target=read, name="kura-input", daemon=True).start()
+    with lines, to_us:
+        yield lines
+
+
 async def _serve(server: KnowledgeServer, patience: float) -> None:
     # The SDK writes; what it would read is empty, since it takes a request with an impossible id for a notification.
-    with _own_input() as lines:
+    with _own_input() as file, _lines_of(file) as lines:
         async with stdio_server(stdin=anyio.wrap_file(io.StringIO())) as (read, write):
             # Text that was printed before, but not yet written, must not turn up among the messages later.
             sys.stdout.flush()
             with contextlib.redirect_stdout(sys.stderr):
                 # The transport ends once its writing end is closed.
                 async with read, write:
-                    await _Relay(anyio.wrap_file(lines), write.send, patience).run(server)
+                    await _Relay(lines, write.send, patience).run(server)
 
 
 class _Relay:
@@ -105,7 +139,7 @@ class _Relay:
             async for line in self._lines:
                 message = read_message(line, "line")
                 if isinstance(message, ErrorData):
-                    await self._write(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=message)))
+                    await self._put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=message)))
                     continue
                 item = SessionMessage(message)
                 self._note(item)
@@ -117,8 +151,14 @@ class _Relay:
     async def _send(self) -> None:
         async with self._from_server:
             async for item in self._from_server:
-                await self._write(item)
+                await self._put(item)
                 self._note(item)
+
+    async def _put(self, item: SessionMessage) -> None:
+        try:
+            await self._write(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise BrokenPipeError(errno.EPIPE, "the transport could not write any more") from None
 
     def _note(self, item: SessionMessage) -> None:
         match item.message:

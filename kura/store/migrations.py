@@ -5,7 +5,8 @@ One database holds one knowledge base:
 - `state`       one row. `version` goes up by one with every committed change; `generation` with every change that a
                 reader cannot follow by difference (then it loads everything anew). `centre` is what segments are
                 packed around.
-- `roots`       folders (or single files) that were registered for indexing.
+- `roots`       folders (or single files) that were registered for indexing. `device` is the one that a folder's files
+                were last found on.
 - `sources`     the files below them, with what is needed to see whether one changed.
 - `chunks`      passages. A chunk's row never changes but for its vector: an edited source gets new rows with new ids,
                 so an id read a moment ago means the same passage or nothing.
@@ -120,6 +121,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             """,
         ),
     ),
+    Migration(2, "devices", ("alter table roots add column device text",)),
 )
 
 _TABLES = frozenset(

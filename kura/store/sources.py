@@ -118,6 +118,17 @@ def remove_root(connection: Connection, root_id: int) -> int:
     return len(ids)
 
 
+def device(connection: Connection, root_id: int) -> str | None:
+    """The device that the files of a root were last found on; None where nobody has looked yet."""
+    (known,) = connection.one("select device from roots where id = ?", (root_id,))
+    return known
+
+
+def set_device(connection: Connection, root_id: int, found: str) -> None:
+    """Note the device that the files of a root are on; readers need not know, so no new version."""
+    connection.run("update roots set device = ? where id = ? and device is not ?", (found, root_id, found))
+
+
 def sources(connection: Connection, root_id: int) -> dict[str, Source]:
     """The sources below a root, by path."""
     rows = connection.iterate(
@@ -208,6 +219,13 @@ def touch_source(connection: Connection, source_id: int, size: int, mtime_ns: in
     connection.run("update sources set size = ?, mtime_ns = ? where id = ?", (size, mtime_ns, source_id))
 
 
+def forget_files(connection: Connection, source_ids: Iterable[int]) -> None:
+    """Forget what tells whether the files of sources changed, so that they are indexed again, by whichever run."""
+    with connection.transaction():
+        for source_id in source_ids:
+            connection.run("update sources set content_hash = '', mtime_ns = -1 where id = ?", (source_id,))
+
+
 def remove_sources(connection: Connection, source_ids: Iterable[int]) -> None:
     """Take sources out of the index, in one transaction; those that are not there are passed over."""
     with connection.transaction():
@@ -248,22 +266,27 @@ def attach(connection: Connection, vectors: Mapping[str, Vector]) -> None:
             _bump(connection)
 
 
-def set_embedder(connection: Connection, name: str, dimension: int) -> None:
+def set_embedder(connection: Connection, name: str, dimension: int | None) -> None:
     """Claim the database for an embedder; the first one to come is recorded.
+
+    Where the dimension is not known yet, nothing is recorded; a database of another embedder is refused all the same.
 
     Raises:
         EmbedderMismatch: if it holds vectors of another one.
     """
     with connection.transaction():
         known = state(connection)
-        if (known.embedder, known.dimension) == (name, dimension):
+        if (known.embedder, known.dimension if dimension is not None else None) == (name, dimension):
             return
         if connection.row("select 1 from chunk_vectors limit 1"):
+            ours = name if dimension is None else f"{name} ({dimension})"
             raise EmbedderMismatch(
                 f"the database holds vectors of {known.embedder} ({known.dimension} dimensions), the embedder here is"
-                f" {name} ({dimension}); set KURA_EMBEDDER to the former, or re-embed everything with"
+                f" {ours}; set KURA_EMBEDDER to the former, or re-embed everything with"
                 " `kura index NAME --rebuild`"
             )
+        if dimension is None:
+            return
         # What an earlier embedder left packed, though nothing of it is alive, must not be read as of this one.
         _forget_vectors(connection)
         connection.run("update state set embedder = ?, dimension = ? where id = 1", (name, dimension))

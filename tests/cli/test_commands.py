@@ -126,6 +126,29 @@ def test_a_folder_is_not_forgotten_nor_a_database_removed_while_it_is_being_inde
     ok(kura("search", "notes", "water"))
 
 
+def test_a_file_that_is_no_text_is_refused_and_nothing_of_it_stays(kura: Kura, docs: Path, tmp_path: Path):
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.7\n" + bytes(range(256)))
+    ok(kura("add", "notes"))
+    line = one_line(kura("index", "notes", str(docs), str(tmp_path / "paper.pdf")))
+    assert "not text" in line
+    assert "convert it first" in line
+    assert json.loads(ok(kura("status", "notes", "--json")))["databases"][0]["folders"] == []
+    ok(kura("index", "notes", str(docs)))
+    ok(kura("index", "notes"))
+
+
+def test_a_hidden_file_that_is_named_is_indexed_and_it_is_said(kura: Kura, docs: Path):
+    (docs / ".secret.md").write_text("the hidden harbour", encoding="utf-8")
+    ok(kura("add", "notes"))
+    ok(kura("index", "notes", str(docs)))
+    said = '".secret.md" is indexed by itself, because it was named: ".secret.md" is hidden in "docs"'
+    assert said in ok(kura("index", "notes", str(docs / ".secret.md")))
+    ok(kura("index", "notes"))
+    found = json.loads(ok(kura("search", "notes", "harbour", "--mode", "keyword", "--json")))
+    assert [group["source"] for group in found["keyword"]] == [".secret.md/.secret.md"]
+    assert "there is no file" in one_line(kura("index", "notes", str(docs / ".secrets.md")))
+
+
 @pytest.mark.parametrize("path", ["loop", "x" * 300, "~nosuchuser/y"], ids=["loop", "long name", "no such home"])
 def test_a_path_that_leads_nowhere_is_one_line(kura: Kura, tmp_path: Path, path: str):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -1,11 +1,13 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kura.embed import weights
 from kura.embed.choose import Choice, Identity, identify_embedder, load_embedder
+from kura.embed.endpoint import Endpoint
 from kura.errors import ConfigurationError, EmbedderError
 
 E5 = Identity("multilingual-e5-small-q4", 384)
@@ -70,6 +72,22 @@ def test_a_model_file_that_is_missing_or_no_model_is_never_passed_over(choice: C
             function(choice, cache_dir=tmp_path, model_file=tmp_path / "text.bin")
 
 
-def test_importing_the_room_and_the_choice_brings_no_numpy() -> None:
-    program = "import sys, kura.embed, kura.embed.choose; sys.exit('numpy' in sys.modules)"
+def test_an_endpoint_is_known_by_name_without_being_asked_and_never_picked_by_auto(tmp_path: Path) -> None:
+    endpoint = Endpoint("http://127.0.0.1:1/v1", "model")
+    assert identify_embedder("openai", cache_dir=tmp_path, endpoint=endpoint) == Identity("openai:model", None)
+    of_256 = replace(endpoint, dimensions=256)
+    assert identify_embedder("openai", cache_dir=tmp_path, endpoint=of_256) == Identity("openai:model", 256)
+    loaded = load_embedder("openai", cache_dir=tmp_path, endpoint=of_256)
+    assert loaded is not None
+    assert (loaded.name, loaded.dimension) == ("openai:model", 256)
+    assert identify_embedder("auto", cache_dir=tmp_path, endpoint=endpoint) == E5
+    for function in (identify_embedder, load_embedder):
+        with pytest.raises(ConfigurationError, match="needs an endpoint"):
+            function("openai", cache_dir=tmp_path)
+
+
+def test_importing_the_room_and_the_choice_brings_neither_numpy_nor_httpx() -> None:
+    program = (
+        "import sys, kura.embed, kura.embed.choose, kura.chosen; sys.exit(bool({'numpy', 'httpx'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -154,7 +154,7 @@ def test_what_is_not_loaded_at_the_start_is_awaited_inside_a_request(data_dir: P
         asked.set()
         return Principal()
 
-    def load(*_choice: object, **_files: object) -> HashingEmbedder:
+    def load(_settings: Settings) -> HashingEmbedder:
         assert asked.wait(timeout=20)
         return HashingEmbedder()
 
@@ -162,7 +162,7 @@ def test_what_is_not_loaded_at_the_start_is_awaited_inside_a_request(data_dir: P
         return gate
 
     monkeypatch.setattr("handler.adapter.choose_gate", choose)
-    monkeypatch.setattr("handler.adapter.load_embedder", load)
+    monkeypatch.setattr("handler.adapter.load_chosen", load)
     monkeypatch.setattr("handler.adapter.INIT_SECONDS", 0.01)
     with closing(Handler(Settings(data_dir=data_dir))) as slow:
         assert not asked.is_set()

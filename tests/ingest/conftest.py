@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from kura.embed import Kind
 from kura.embed.hashing import HashingEmbedder
 from kura.ingest.embedding import Model
-from kura.ingest.index import Report, reconcile
+from kura.ingest.index import reconcile
+from kura.ingest.report import Report
 from kura.ingest.roots import register, writing
 from kura.store.catalog import Catalog
 from kura.store.sqlite import Connection

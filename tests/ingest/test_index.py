@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,31 +14,13 @@ from kura.embed import Kind
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import Busy, EmbedderError, EmbedderMismatch, IngestError
 from kura.ingest.embedding import Model
-from kura.ingest.index import Done, Embedded, Event, Found, Report, Waiting, reconcile
+from kura.ingest.index import reconcile
+from kura.ingest.report import Done, Embedded, Event, Found, Waiting
 from kura.ingest.roots import register, writing
 from kura.store.sources import add_root, remove_root, roots, sources, state, statistics
 from kura.store.sqlite import Connection
-from tests.ingest.conftest import CountingEmbedder
-
-Index = Callable[..., Report]
-LONG_AGO = 1_600_000_000
-
-
-def write(path: Path, text: str, *, when: int | None = LONG_AGO) -> None:
-    """Write a file, some time ago: what was written just now is looked at again by the next run."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    if when is not None:
-        os.utime(path, (when, when))
-
-
-def contents(connection: Connection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for root in roots(connection):
-        for source in sources(connection, root.id).values():
-            rows = connection.rows("select content from chunks where source_id = ? order by ordinal", (source.id,))
-            found[f"{root.label}/{source.path}"] = [row[0] for row in rows]
-    return found
+from tests.ingest.conftest import CountingEmbedder, Index
+from tests.ingest.written import LONG_AGO, contents, write
 
 
 def test_new_files_are_added_with_their_vectors(connection: Connection, docs: Path, index: Index):

@@ -167,3 +167,17 @@ def test_utf8_is_read_as_it_is(text: str):
             assert decode(text.encode()) == text
         except Unreadable as error:
             assert "is not text but" in str(error)  # it began like an image, by chance  # noqa: PT017
+
+
+@pytest.mark.parametrize("name", ["x", "x.md"])
+@pytest.mark.parametrize(
+    "data",
+    [b"%PDF-\0\1\1\1\1\1\1\1\1\1", b"PK\x03\x04\x14\0\x08\0", b"BZh9\0A\0B\0C\0D\0E\0F\0G"],
+    ids=["PDF", "ZIP", "bzip2"],
+)
+def test_a_short_binary_file_is_not_taken_for_utf16_by_its_zeros(name: str, data: bytes):
+    if name == "x":
+        assert parse(name, data) is None
+    else:
+        with pytest.raises(Unreadable, match="is not text but"):
+            parse(name, data)

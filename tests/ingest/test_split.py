@@ -182,3 +182,39 @@ def test_the_slow_exact_count_is_asked_for_little_more_than_the_text_itself():
 def test_a_text_of_blanks_has_no_chunks():
     assert split(" \n\t\n  ", "markdown", words) == []
     assert split("", "text", words) == []
+
+
+class Counting:
+    """Takes text to pieces as the pattern does, and counts the pieces."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def findall(self, text: str, start: int = 0) -> list[str]:
+        found = re.findall(r"\w{1,24}|\W{1,24}", text[start:])
+        self.pieces += len(found)
+        return found
+
+
+@pytest.mark.parametrize("unit", ["a'", "f(1);", "\u0905\u200d"], ids=["apostrophes", "code", "joiners"])
+def test_a_long_run_without_a_blank_is_taken_to_pieces_few_times(unit: str, monkeypatch: pytest.MonkeyPatch):
+    text = unit * (200_000 // len(unit))
+    counting = Counting()
+    monkeypatch.setattr("kura.ingest.split._PIECE", counting)
+    assert split(text, "text", estimate_tokens)
+    assert counting.pieces < 12 * len(re.findall(r"\w+|\W+", text))
+
+
+@pytest.mark.parametrize("unit", ["a\u200d", "of\u200d", "a'", "\u4e00", "x"], ids=ascii)
+def test_parts_that_are_estimated_at_less_than_a_token_are_not_cut_twice(unit: str):
+    asked = 0
+
+    def count(part: str) -> int:
+        nonlocal asked
+        asked += len(part)
+        return estimate_tokens(part)
+
+    text = unit * (100_000 // len(unit))
+    chunks = split(text, "text", count)
+    assert asked < 1.5 * len(text)
+    assert sum(len(chunk.content) for chunk in chunks) == len(text)

@@ -12,8 +12,8 @@ from typing import cast
 import httpx2
 import pytest
 
-from local.bridge import MAX_PAYLOAD, Context, Event, FunctionUrl, load_function
-from tests.serve.running import EVENTS
+from local.bridge import MAX_PAYLOAD, Context, Event, FunctionUrl, load_function, serve
+from tests.serve.running import EVENTS, sends_at_once
 
 
 class Function:
@@ -214,3 +214,7 @@ async def test_a_function_is_found_by_its_name_and_called_with_a_context():
 
 def told(_event: Event, context: Context) -> object:
     return context.aws_request_id, 0 < context.get_remaining_time_in_millis() <= 30_000
+
+
+def test_the_bridge_sends_an_answer_at_once(function: Function, monkeypatch: pytest.MonkeyPatch):
+    assert sends_at_once(lambda: serve(FunctionUrl(function), 0, lambda _url: None), monkeypatch)

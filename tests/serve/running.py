@@ -3,15 +3,20 @@
 import asyncio
 import base64
 import json
+import logging
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx2
+import pytest
+import uvicorn
+from starlette.types import ASGIApp
 
 from handler.adapter import Handler
 
@@ -155,3 +160,65 @@ async def reaching(transport: httpx2.AsyncBaseTransport | str) -> AsyncGenerator
     else:
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
             yield client
+
+
+class Collected(logging.Handler):
+    """Keeps what is logged as a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record.getMessage())
+
+
+@contextmanager
+def nothing_logged() -> Generator[None]:
+    collected = Collected()
+    logging.getLogger().addHandler(collected)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(collected)
+    assert collected.records == []
+
+
+def asked(app: ASGIApp, method: str, target: str, **sent: Any) -> httpx2.Response:
+    """The answer of an application in this process, which leaves no task behind and no complaint in the log."""
+
+    async def ask() -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+            response = await client.request(method, target, **sent)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return response
+
+    with nothing_logged():
+        return asyncio.run(ask())
+
+
+def sends_at_once(serving: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether connections to what uvicorn is told to serve on send small pieces without waiting for confirmation."""
+    found: list[bool] = []
+
+    async def connect(listener: socket.socket) -> None:
+        accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def look(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection: socket.socket = writer.get_extra_info("socket")
+            accepted.set_result(bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+            writer.close()
+
+        server = await asyncio.start_server(look, sock=listener)
+        async with server:
+            _, writer = await asyncio.open_connection(*listener.getsockname()[:2])
+            found.append(await asyncio.wait_for(accepted, 20))
+            writer.close()
+            await writer.wait_closed()
+
+    def run(_: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        asyncio.run(connect(sockets[0]))
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    serving()
+    return found == [True]

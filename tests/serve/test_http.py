@@ -17,7 +17,7 @@ import uvicorn
 from kura.errors import ConfigurationError
 from kura.search.library import Library
 from kura.serve.http import serve_http
-from tests.serve.running import process
+from tests.serve.running import process, sends_at_once
 
 
 @pytest.fixture
@@ -72,6 +72,14 @@ def test_a_signal_that_comes_before_the_server_runs_ends_it_in_good_order(
     assert len(told) == 1
     assert not (own_dir / "endpoint").exists()
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_answer_is_sent_at_once(library: Library, own_dir: Path, monkeypatch: pytest.MonkeyPatch, host: str):
+    def serving() -> None:
+        serve_http(library, data_dir=own_dir, version="0", host=host, port=0, ready=lambda _url: None)
+
+    assert sends_at_once(serving, monkeypatch)
 
 
 def served_once(library: Library, data_dir: Path) -> None:

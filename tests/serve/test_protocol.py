@@ -198,6 +198,14 @@ async def test_media_types_are_negotiated(transport: Transport, headers: dict[st
     assert (await post(transport, call("list_rag"), headers)).status_code == status
 
 
+async def test_a_client_that_names_no_media_type_takes_any(transport: Transport):
+    async with reaching(transport) as reached:
+        sent = reached.build_request("POST", "/mcp", json=call("list_rag"))
+        del sent.headers["accept"]
+        response = await reached.send(sent)
+    assert response.json()["result"]["structuredContent"]["loaded"] == ["notes"]
+
+
 async def test_an_unknown_tool_is_a_protocol_error_that_names_those_that_there_are(transport: Transport):
     for body, headers in [(call("drop_tables"), JSON), modern("tools/call", {"name": "drop_tables", "arguments": {}})]:
         error = (await post(transport, body, headers)).json()["error"]

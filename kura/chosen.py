@@ -1,0 +1,68 @@
+"""From settings to the embedder that they choose: the same way for every entry point."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kura.embed.choose import Identity, identify_embedder, load_embedder
+from kura.embed.endpoint import Endpoint
+from kura.errors import ConfigurationError
+from kura.settings import Settings
+
+if TYPE_CHECKING:  # as in kura.embed: numpy is not needed to choose
+    from kura.embed import Embedder
+
+
+def identify_chosen(settings: Settings) -> Identity | None:
+    """Say what `load_chosen` would return, without loading it or asking anyone; see `identify_embedder`.
+
+    Raises:
+        ConfigurationError: if something is missing or contradicts itself; the message names the variable.
+        EmbedderError: if the model file is not usable.
+    """
+    return identify_embedder(
+        settings.embedder,
+        cache_dir=settings.cache_dir,
+        model_file=settings.model_file,
+        endpoint=_endpoint(settings),
+    )
+
+
+def load_chosen(settings: Settings) -> "Embedder | None":
+    """Load the embedder that the settings choose; see `load_embedder`.
+
+    Raises:
+        ConfigurationError: if something is missing or contradicts itself; the message names the variable.
+        EmbedderError: if the model file is damaged and cannot be mended.
+    """
+    return load_embedder(
+        settings.embedder,
+        cache_dir=settings.cache_dir,
+        model_file=settings.model_file,
+        endpoint=_endpoint(settings),
+    )
+
+
+def _endpoint(settings: Settings) -> Endpoint | None:
+    """The endpoint of the settings; None where they choose another embedder, whatever else they say."""
+    if settings.embedder != "openai":
+        return None
+    if settings.embedding_url is None:
+        raise ConfigurationError(
+            "KURA_EMBEDDER=openai needs KURA_EMBEDDING_URL, the base URL of the endpoint, such as"
+            " http://127.0.0.1:8000/v1"
+        )
+    if settings.embedding_model is None:
+        raise ConfigurationError("KURA_EMBEDDER=openai needs KURA_EMBEDDING_MODEL, the name of the model to ask for")
+    if settings.embedding_key is not None and "@" in urlsplit(settings.embedding_url.get_secret_value()).netloc:
+        raise ConfigurationError(
+            "KURA_EMBEDDING_KEY and a user in KURA_EMBEDDING_URL exclude each other: one of the two can be sent"
+        )
+    return Endpoint(
+        url=settings.embedding_url.get_secret_value(),
+        model=settings.embedding_model,
+        key=settings.embedding_key.get_secret_value() if settings.embedding_key else None,
+        dimensions=settings.embedding_dimensions,
+        query_model=settings.embedding_query_model,
+        query_prefix=settings.embedding_query_prefix or "",
+        passage_prefix=settings.embedding_passage_prefix or "",
+    )
