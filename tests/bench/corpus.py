@@ -131,7 +131,7 @@ def fill(data_dir: Path, contents: Sequence[str], embedder: Identity | None) -> 
     """Create a database of these passages, through the functions that indexing uses; vectors are random ones."""
     catalog = Catalog(data_dir)
     with closing(open_for_writing(catalog.path(catalog.add(NAME)))) as connection:
-        if embedder is not None:
+        if embedder is not None and embedder.dimension is not None:
             set_embedder(connection, embedder.name, embedder.dimension)
             vectors = unit_vectors(len(contents), embedder.dimension, lean=2.0)
         else:
