@@ -9,6 +9,7 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from kura.embed.choose import Choice
 from kura.errors import ConfigurationError
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -33,7 +34,7 @@ class Settings(BaseSettings):
         default_factory=lambda: platformdirs.user_cache_path("kura", appauthor=False),
         description="where the prepared model file is kept; it can be deleted at any time",
     )
-    embedder: Literal["auto", "e5", "openai", "hashing", "none"] = Field(
+    embedder: Choice = Field(
         default="auto",
         description="what turns text into vectors: `auto` takes e5 where it is installed and otherwise none",
     )

@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,9 @@ import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kura.errors import ConfigurationError
+from kura.serve.listener import listen
 
 log = logging.getLogger(__name__)
 
@@ -186,10 +190,11 @@ def serve(app: ASGIApp, port: int, ready: Callable[[str], None]) -> None:
         app: What answers.
         port: Port to listen on; 0 takes a free one.
         ready: Called with the URL once it can be reached.
+
+    Raises:
+        ConfigurationError: if it cannot listen there.
     """
-    with socket.create_server((HOST, port)) as listener, contextlib.suppress(KeyboardInterrupt):
-        # Connections inherit it. Without it, a body waits 40 ms for the client to confirm the header before it.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with listen(socket.AF_INET, (HOST, port), HOST) as listener, contextlib.suppress(KeyboardInterrupt):
         ready(f"http://{HOST}:{listener.getsockname()[1]}")
         config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, access_log=False, server_header=False)
         uvicorn.Server(config).run(sockets=[listener])
@@ -202,7 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--handler", default=HANDLER, help="dotted name of the function [%(default)s]")
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    serve(FunctionUrl(load_function(given.handler)), given.port, lambda url: print(url, flush=True))
+    try:
+        serve(FunctionUrl(load_function(given.handler)), given.port, lambda url: print(url, flush=True))
+    except ConfigurationError as error:
+        sys.exit(str(error))
 
 
 async def _read(request: Request) -> bytes | None:

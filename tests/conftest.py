@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 from kura.vectors.blas import one_blas_thread
@@ -27,6 +28,18 @@ def catalog(tmp_path: Path) -> Catalog:
 @pytest.fixture
 def embedder() -> HashingEmbedder:
     return HashingEmbedder(64)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """What a process of ours is started with: a data directory of its own, and nothing that the machine has set."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("KURA_")}
+    return mine | {
+        "KURA_DATA_DIR": str(tmp_path / "data"),
+        "KURA_CACHE_DIR": str(tmp_path / "cache"),
+        "KURA_EMBEDDER": "hashing",
+        "PYTHONWARNINGS": "error",
+    }
 
 
 @pytest.fixture(scope="session")

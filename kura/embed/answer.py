@@ -81,13 +81,8 @@ def _in_order(entries: list[dict[str, Any]], count: int) -> list[Any]:
     places: list[Any] = [entry.get("index", place) for place, entry in enumerate(entries)]
     if any(type(place) is not int for place in places) or sorted(places) != list(range(count)):
         raise EmbedderError(f'sent vectors whose "index" does not count from 0 to {count - 1}')
-    return [
-        embedding for _, embedding in sorted(zip(places, (e["embedding"] for e in entries), strict=True), key=_place)
-    ]
-
-
-def _place(pair: tuple[int, Any]) -> int:
-    return pair[0]
+    at = {place: entry["embedding"] for place, entry in zip(places, entries, strict=True)}
+    return [at[place] for place in range(count)]
 
 
 def _numbers(embedding: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever JSON can hold

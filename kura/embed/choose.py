@@ -15,13 +15,15 @@ Choice = Literal["auto", "e5", "openai", "hashing", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a database remembers of the embedder that its vectors come from.
+    """What a database remembers of the embedder that its vectors come from, and what a person may want to know.
 
-    `dimension` is None where only the embedder's first answer tells it.
+    `dimension` is None where only the embedder's first answer tells it. `languages` are those that a model file is cut
+    down to; none for one that has all, and for what is no model file.
     """
 
     name: str
     dimension: int | None
+    languages: tuple[str, ...] = ()
 
 
 def identify_embedder(
@@ -48,7 +50,7 @@ def identify_embedder(
 
     if model_file is not None:
         model = prepared.read_model(_existing(model_file))
-        return Identity(model.name, model.dimension)
+        return Identity(model.name, model.dimension, model.languages)
     if weights.find_prepared(cache_dir) or weights.find_source():
         return Identity(weights.NAME, weights.DIMENSION)
     if choice == "e5":

@@ -5,7 +5,6 @@ what to do. The endpoint's own words go to the log, without the key where they r
 exception handlers, so that no exception of the HTTP library, which may know more, hangs on them.
 """
 
-import itertools
 import json
 import logging
 import random
@@ -162,7 +161,9 @@ class OpenAIEmbedder:
         if self._endpoint.dimensions is not None:
             body["dimensions"] = self._endpoint.dimensions
         content = json.dumps(body, ensure_ascii=False).encode()
-        for attempt in itertools.count(1):
+        attempt = 0
+        while True:
+            attempt += 1
             outcome = self._attempt(content, until)
             if isinstance(outcome, bytes) or attempt >= min(outcome.attempts, self._patience[kind].attempts):
                 return outcome
@@ -173,7 +174,6 @@ class OpenAIEmbedder:
             if self._clock() + pause >= until:
                 return outcome
             self._sleep(pause)
-        raise AssertionError
 
     def _attempt(self, body: bytes, until: float) -> bytes | Failure:
         seconds = max(until - self._clock(), 0.01)

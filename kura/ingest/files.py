@@ -102,19 +102,21 @@ def left_out(root: Path, within: str) -> str | None:
     """Why a walk from the folder `root` does not come to what is at the relative path `within`; None if it does."""
     state, prefix = _State(str(root), frozenset()), ""
     rules: _Rules = ()
+    names: set[str] | None = None
     for name in within.split("/"):
         path = prefix + name
         if kind := _passed_over(name):
             return f'"{path}" is {kind}'
         try:
-            rules = _with_rules_of(state, str(root / prefix), prefix, _names(root / prefix), rules)
+            names = _names(root) if names is None else names
+            rules = _with_rules_of(state, str(root / prefix), prefix, names, rules)
             folder = (root / path).is_dir()
-            marks = _MARKERS & _names(root / path) if folder else frozenset[str]()
+            names = _names(root / path) if folder else set[str]()
         except OSError:
             return None
         if rules and _ignored(path + "/" if folder else path, rules):
             return f'"{path}" is ignored by a {" or ".join(IGNORE_FILES)} file'
-        if marks:
+        if marks := _MARKERS & names:
             return f'"{path}" is filled by a program, as its {min(marks)} says'
         prefix = path + "/"
     return None

@@ -102,8 +102,12 @@ def require_usable(connection: Connection, paths: Iterable[Path], *, max_file_by
         if target is None:
             _require_there(path, full)
             _require_readable(path, full, max_file_bytes)
-        elif target.within and not any(below(s, target.within) for s in sources(connection, target.root.id)):
-            _require_there(path, full)
+        elif target.within:
+            try:
+                _require_there(path, full)
+            except IngestError:
+                if not any(below(source, target.within) for source in sources(connection, target.root.id)):
+                    raise
 
 
 def left_out_of(known: Iterable[Root], inner: Root) -> str | None:

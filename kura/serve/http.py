@@ -1,7 +1,6 @@
 """The HTTP application as a process of its own, under uvicorn."""
 
 import contextlib
-import errno
 import ipaddress
 import logging
 import os
@@ -16,9 +15,9 @@ from types import FrameType
 import uvicorn
 
 from kura.access.credentials import choose_gate
-from kura.errors import ConfigurationError
 from kura.search.library import Library
 from kura.serve.app import build_app
+from kura.serve.listener import listen, resolve
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def serve_http(
     Raises:
         ConfigurationError: if it cannot listen there, or nothing says who may come in.
     """
-    family, address = _resolve(host, port)
+    family, address = resolve(host, port)
     where = ipaddress.ip_address(address[0].partition("%")[0])
     gate = choose_gate(key_hash=key_hash, public=public, loopback=where.is_loopback, tenant=tenant, user=user)
     names = (host, _in_url(str(where)))
@@ -83,7 +82,7 @@ def serve_http(
         h11_max_incomplete_event_size=160 * 1024,
     )
     server = _Server(config)
-    with contextlib.closing(_listen(family, address, host)) as listener, _ends_quietly(server):
+    with contextlib.closing(listen(family, address, host)) as listener, _ends_quietly(server):
         reachable = "127.0.0.1" if where.is_unspecified and where.version == 4 else str(where)
         reachable = "::1" if where.is_unspecified and where.version == 6 else reachable
         url = f"http://{_in_url(reachable)}:{listener.getsockname()[1]}"
@@ -110,47 +109,6 @@ class _Server(uvicorn.Server):
 
 def _in_url(address: str) -> str:
     return f"[{address}]" if ":" in address else address
-
-
-def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    if not 0 <= port <= 65_535:
-        raise ConfigurationError(f"port {port} does not exist: choose one from 1 to 65535, or 0 for any free one")
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
-        raise ConfigurationError(f'cannot listen on "{host}": it is no name or address of this machine') from None
-    # IPv4 first: it is what clients try when they are told "localhost".
-    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    return family, (str(address[0]), int(address[1]))
-
-
-def _listen(family: socket.AddressFamily, address: tuple[str, int], host: str) -> socket.socket:
-    # The protocol is said because asyncio sends small pieces at once (TCP_NODELAY) only where it is known to be TCP: an
-    # answer whose body follows its header would otherwise wait 40 ms for the client to confirm the header.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":
-            # A port that was in use a moment ago can be taken again; elsewhere the option would share a port in use.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise ConfigurationError(_why(error, address[1], host)) from error
-    return listener
-
-
-def _why(error: OSError, port: int, host: str) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {port} is in use: another server, perhaps a `kura serve`, listens there; "
-            "stop it, or choose another port with --port (0 takes any free one)"
-        )
-    if error.errno == errno.EACCES:
-        return f"this user may not listen on port {port}: choose one above 1023 with --port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f'cannot listen on "{host}": it is no address of this machine'
-    return f'cannot listen on "{host}", port {port}: {os.strerror(error.errno or 0)}'
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """Run `kura` as a person does: as a process of its own, with a data directory of its own."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,17 +8,6 @@ from pathlib import Path
 import pytest
 
 Kura = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("KURA_")}
-    return mine | {
-        "KURA_DATA_DIR": str(tmp_path / "data"),
-        "KURA_CACHE_DIR": str(tmp_path / "cache"),
-        "KURA_EMBEDDER": "hashing",
-        "PYTHONWARNINGS": "error",
-    }
 
 
 @pytest.fixture

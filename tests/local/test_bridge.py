@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import AsyncGenerator
@@ -12,7 +13,7 @@ from typing import cast
 import httpx2
 import pytest
 
-from local.bridge import MAX_PAYLOAD, Context, Event, FunctionUrl, load_function, serve
+from local.bridge import MAX_PAYLOAD, Context, Event, FunctionUrl, load_function, main, serve
 from tests.serve.running import EVENTS, sends_at_once
 
 
@@ -218,3 +219,12 @@ def told(_event: Event, context: Context) -> object:
 
 def test_the_bridge_sends_an_answer_at_once(function: Function, monkeypatch: pytest.MonkeyPatch):
     assert sends_at_once(lambda: serve(FunctionUrl(function), 0, lambda _url: None), monkeypatch)
+
+
+def test_a_port_that_is_taken_is_said_in_words(capsys: pytest.CaptureFixture[str]):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with pytest.raises(SystemExit) as ended:
+            main(["--port", port, "--handler", "json.dumps"])
+    assert str(ended.value).startswith(f"port {port} is in use")
+    assert capsys.readouterr().out == ""

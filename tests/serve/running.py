@@ -88,6 +88,23 @@ def process(data_dir: Path, **options: object) -> Generator[tuple[str, subproces
             started.kill()
 
 
+@contextmanager
+def talking(data_dir: Path) -> Generator["subprocess.Popen[bytes]"]:
+    """A server on standard streams that are pipes; killed if it has not ended by itself."""
+    started = subprocess.Popen(
+        command("stdio", data_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    with started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
 def event(
     kind: EventKind,
     method: str,

@@ -16,7 +16,7 @@ from kura.search.library import Library
 from kura.serve.app import build_app
 from kura.types import Principal
 from tests import anything
-from tests.serve.running import JSON, META, MODERN, asked, command, environment, message
+from tests.serve.running import JSON, META, MODERN, asked, message, talking
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +56,13 @@ def test_any_body_is_answered_in_json_and_never_as_a_failure_of_ours(app: ASGIAp
 
 @pytest.fixture(scope="module")
 def server(data_dir: Path) -> "Generator[subprocess.Popen[bytes]]":
-    with subprocess.Popen(
-        command("stdio", data_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as started:
-        try:
-            yield started
-            assert started.stdin is not None
-            assert started.stderr is not None
-            started.stdin.close()
-            assert started.wait(timeout=60) == 0
-            assert b"Traceback" not in started.stderr.read()
-        finally:
-            started.kill()
+    with talking(data_dir) as started:
+        yield started
+        assert started.stdin is not None
+        assert started.stderr is not None
+        started.stdin.close()
+        assert started.wait(timeout=60) == 0
+        assert b"Traceback" not in started.stderr.read()
 
 
 numbers = itertools.count()

@@ -19,7 +19,7 @@ from kura.ingest.embedding import Model
 from kura.ingest.index import reconcile
 from kura.ingest.roots import register, writing
 from kura.store.catalog import Catalog
-from tests.serve.running import JSON, ROOT, call, modern
+from tests.serve.running import JSON, call, modern
 
 FILES = 40
 CROWD = 200
@@ -33,16 +33,8 @@ def text_of(number: int, edition: str) -> str:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("KURA_")}
-    return mine | {
-        "KURA_DATA_DIR": str(tmp_path / "data"),
-        "KURA_CACHE_DIR": str(tmp_path / "cache"),
-        "KURA_EMBEDDER": "hashing",
-        "KURA_REFRESH_SECONDS": "0",
-        "PYTHONPATH": str(ROOT),
-        "PYTHONWARNINGS": "error",
-    }
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"KURA_REFRESH_SECONDS": "0"}
 
 
 @pytest.fixture

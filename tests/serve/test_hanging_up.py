@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.serve.running import JSON, call, command, environment, initialize, message, process
+from tests.serve.running import JSON, call, command, environment, initialize, message, process, talking
 
 Server = tuple[str, "subprocess.Popen[str]"]
 
@@ -193,24 +193,15 @@ def test_over_stdio_a_client_whose_socket_is_torn_down_ends_the_process(data_dir
 
 
 def test_over_stdio_a_client_that_only_stops_reading_ends_the_process(data_dir: Path):
-    with subprocess.Popen(
-        command("stdio", data_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as started:
+    with talking(data_dir) as started:
         assert started.stdin is not None
         assert started.stdout is not None
         assert started.stderr is not None
-        try:
-            started.stdin.write(json.dumps(initialize()).encode() + b"\n")
-            started.stdin.flush()
-            assert json.loads(started.stdout.readline())["id"] == 1
-            started.stdout.close()
-            started.stdin.write(json.dumps(message("ping", id=2)).encode() + b'\n{"jsonrpc":"2.0"')
-            started.stdin.flush()
-            assert started.wait(timeout=20) == 0
-            assert b"Traceback" not in started.stderr.read()
-        finally:
-            started.kill()
+        started.stdin.write(json.dumps(initialize()).encode() + b"\n")
+        started.stdin.flush()
+        assert json.loads(started.stdout.readline())["id"] == 1
+        started.stdout.close()
+        started.stdin.write(json.dumps(message("ping", id=2)).encode() + b'\n{"jsonrpc":"2.0"')
+        started.stdin.flush()
+        assert started.wait(timeout=20) == 0
+        assert b"Traceback" not in started.stderr.read()
