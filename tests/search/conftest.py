@@ -3,8 +3,11 @@ from collections.abc import Callable, Generator
 import pytest
 
 from kura.embed import Embedder
+from kura.embed.hashing import HashingEmbedder
 from kura.search.library import Library
 from kura.store.catalog import Catalog
+from tests.search.asking import FILES
+from tests.store.writing import add
 
 MakeLibrary = Callable[..., Library]
 
@@ -22,3 +25,9 @@ def make_library(catalog: Catalog) -> Generator[MakeLibrary]:
     yield make
     for library in made:
         library.close()
+
+
+@pytest.fixture
+def library(catalog: Catalog, embedder: HashingEmbedder, make_library: MakeLibrary) -> Library:
+    add(catalog, "notes", FILES, embedder)
+    return make_library(lambda: embedder)
