@@ -32,6 +32,7 @@ class HashingEmbedder:
         dimension: Length of a vector.
     """
 
+    # Chance makes strangers as alike as relatives, so no floor tells them apart.
     floor: float | None = None
 
     def __init__(self, dimension: int = 64) -> None:

@@ -18,14 +18,23 @@ from semantic_text_splitter import MarkdownSplitter, TextSplitter
 from kura.ingest.parse import Kind
 from kura.types import Chunk
 
-LIMIT = 256
+LIMIT = 448
 """Tokens of a chunk, at most."""
+
+AIM = 240
+"""Tokens that a chunk should have: what is longer than the limit allows is cut into equal parts of about this size.
+
+Filling chunks up to a limit leaves a small rest of most texts, which says too little to be found by.
+"""
 
 _DENSITY = 16
 """Characters of a token, on average in a chunk, at most: nobody reads a screen of blanks between two words."""
 
-_SPARE = 10
-"""One part in so many of a chunk is not aimed at: for a heading to be put in front, and where an estimate is short."""
+_SPARE = 20
+"""One part in so many of a chunk is not filled: for a heading to be put in front, and where an estimate is short."""
+
+_LEEWAY = 15
+"""Equal parts may exceed their share by one part in so many of the limit, to end where a sentence or paragraph does."""
 
 _BLOCK = 4096
 _LONGEST_WORD = 24
@@ -57,7 +66,7 @@ class Outline:
     fences: tuple[tuple[int, int], ...] = ()
 
 
-def split(text: str, kind: Kind, count: Count, *, limit: int = LIMIT) -> list[Chunk]:
+def split(text: str, kind: Kind, count: Count, *, limit: int = LIMIT, aim: int = AIM) -> list[Chunk]:
     """Cut `text` into chunks, in order; all that is not whitespace is in exactly one of them.
 
     Args:
@@ -67,22 +76,33 @@ def split(text: str, kind: Kind, count: Count, *, limit: int = LIMIT) -> list[Ch
         count: Tokens of a text. Constant costs of a call (special tokens) are taken into account; a text's tokens
             are expected to be about the sum of its words'.
         limit: Tokens of a chunk at most. A single character that has more is a chunk all the same.
+        aim: Tokens of a chunk where the text has to be cut, about; no more than `limit`.
     """
+    aim = min(aim, limit)
     outline = outlined(text) if kind == "markdown" else Outline()
     measure = _Measure(count, limit)
     measure.exact(text[:_BLOCK])
     measure.learn()
-    aim = limit - limit // _SPARE
-    markdown = MarkdownSplitter.from_callback(measure, aim, trim=False)
-    plain = TextSplitter.from_callback(measure, aim, trim=False)
     spans: list[tuple[int, int]] = []
     for start, end, is_markdown in _blocks(text, kind, outline, limit):
         block = text[start:end]
-        pieces = (markdown if is_markdown else plain).chunk_indices(block) if block.strip() else []
+        if not block.strip():
+            continue
+        splitter = MarkdownSplitter if is_markdown else TextSplitter
+        pieces = splitter.from_callback(measure, _capacity(measure(block), limit, aim), trim=False).chunk_indices(block)
         for offset, piece in _fitting(pieces, measure, limit):
             if piece.strip():
                 spans.append((start + offset, start + offset + len(piece)))
     return list(_chunks(text, outline.headings, _with_text(text, spans, outline.headings, measure, limit)))
+
+
+def _capacity(size: int, limit: int, aim: int) -> int:
+    """Tokens up to which chunks are filled so that a text of `size` comes to equal parts of about `aim`."""
+    most = max(limit - limit // _SPARE, 1)
+    if size <= most and size < aim + aim // 2:
+        return most
+    parts = max(round(size / aim), math.ceil(size / most))
+    return min(most, size // parts + limit // _LEEWAY)
 
 
 def outlined(text: str) -> Outline:
@@ -276,7 +296,7 @@ def _markdown_blocks(
 ) -> Iterator[tuple[int, int, bool]]:
     """Blocks that begin, where possible, at a heading; else after a blank line or at a fence; never inside one."""
     while end - start > _BLOCK:
-        low, high = start + _BLOCK // 2, start + _BLOCK
+        low, high = _window(start, end)
         inside = outline.headings[bisect.bisect_left(headings, low) : bisect.bisect_right(headings, high)]
         if inside:
             cut = min(inside, key=lambda heading: (heading.level, -heading.start)).start
@@ -298,11 +318,16 @@ def _outside(fences: Sequence[tuple[int, int]], cut: int, start: int) -> int:
 
 def _plain_blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while end - start > _BLOCK:
-        cut = _last_break(text, start + _BLOCK // 2, start + _BLOCK)
+        cut = _last_break(text, *_window(start, end))
         yield start, cut
         start = cut
     if start < end:
         yield start, end
+
+
+def _window(start: int, end: int) -> tuple[int, int]:
+    """Where a block that begins at `start` may end so that what is left up to `end` is no mere rest."""
+    return start + _BLOCK // 2, min(start + _BLOCK, end - _BLOCK // 4)
 
 
 def _last_break(text: str, low: int, high: int) -> int:

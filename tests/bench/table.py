@@ -79,7 +79,9 @@ def document(state: Sequence[str], findings: Iterable[Found]) -> str:
 
 def introduction() -> str:
     """What stands above the table."""
-    return INTRODUCTION + "".join(f"- `{name}`: {row.about}\n" for name, row in ROWS.items()) + "\n"
+    rows = "".join(f"- `{name}`: {row.about}\n" for name, row in ROWS.items())
+    missed = "".join(f"- `{name}`: {row.missed}\n" for name, row in ROWS.items() if row.missed)
+    return f"{INTRODUCTION}{rows}\nWhere the time goes that keeps a row from its goal:\n\n{missed}\n"
 
 
 def _table(findings: Iterable[Found]) -> str:

@@ -24,7 +24,7 @@ def test_e5_is_taken_where_its_file_is_in_the_cache(choice: Choice, cache_dir: P
     assert identify_embedder(choice, cache_dir=cache_dir) == E5
     embedder = load_embedder(choice, cache_dir=cache_dir)
     assert embedder is not None
-    assert (embedder.name, embedder.dimension, embedder.floor) == (E5.name, E5.dimension, None)
+    assert (embedder.name, embedder.dimension, embedder.floor) == (E5.name, E5.dimension, 0.73)
 
 
 @pytest.mark.usefixtures("not_installed")

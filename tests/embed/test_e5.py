@@ -34,7 +34,7 @@ def mixed_texts() -> Iterator[str]:
 
 def test_it_is_an_embedder(e5: E5) -> None:
     embedder: Embedder = e5
-    assert (embedder.name, embedder.dimension, embedder.floor) == ("multilingual-e5-small-q4", 384, None)
+    assert (embedder.name, embedder.dimension, embedder.floor) == ("multilingual-e5-small-q4", 384, 0.73)
 
 
 @pytest.mark.parametrize("kind", ["query", "passage"])

@@ -108,6 +108,16 @@ def test_the_parts_of_a_long_section_all_have_its_heading():
     assert {chunk.heading for chunk in chunks[1:]} == {("Book", "Chapter")}
 
 
+@pytest.mark.parametrize("sentences", [1, 40, 59, 90, 119, 200, 1000])
+def test_what_has_to_be_cut_comes_to_about_equal_parts(sentences: int):
+    text = " ".join(f"Number {n} says a few words." for n in range(sentences))  # 7 words each
+    sizes = [words(chunk.content) for chunk in split(text, "text", words, limit=448, aim=240)]
+    assert len(sizes) == 1 or min(sizes) > max(sizes) / 2
+    assert sum(sizes) == 7 * sentences
+    assert (len(sizes) == 1) == (7 * sentences < 360)
+    assert max(sizes) < 360
+
+
 def test_small_sections_share_a_chunk():
     text = "\n\n".join(f"## Part {n}\n\nA few words." for n in range(8))
     assert len(split(text, "markdown", words, limit=256)) == 1

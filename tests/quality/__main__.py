@@ -9,10 +9,17 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kura.types import Mode
 from kura.vectors.blas import one_blas_thread
+
+if TYPE_CHECKING:  # these import numpy, which must not happen before the BLAS threads are settled
+    from tests.quality.cache import CachedEmbedder
+    from tests.quality.collection import Collection
+    from tests.quality.floor import Scores
 
 
 def main() -> int:
@@ -21,6 +28,10 @@ def main() -> int:
     parser.add_argument("collections", nargs="*", metavar="FOLDER|NAME")
     parser.add_argument("--mode", choices=["keyword", "semantic"], help="one mode only")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--floor", action="store_true", help="what a relevance floor does, instead of how well it finds"
+    )
+    parser.add_argument("--embedder", default="auto", choices=["auto", "e5", "hashing"], help="default: %(default)s")
     arguments = parser.parse_args()
     # Read by numpy when it is imported. Several BLAS threads on busy cores take eight times the CPU time of one.
     one_blas_thread()
@@ -36,10 +47,12 @@ def main() -> int:
         return 1
     modes: list[Mode] = [arguments.mode] if arguments.mode else ["keyword", "semantic"]
     # Without vectors to make, chunks are sized by the estimate, as they are where no embedder is installed.
-    embeds = embedder() if "semantic" in modes else None
+    embeds = embedder(arguments.embedder) if "semantic" in modes else None
     if embeds is None and "semantic" in modes:
         print("the embedder is not installed: keyword only", file=sys.stderr)
         modes = [mode for mode in modes if mode == "keyword"]
+    if arguments.floor:
+        return _floor([load(folder) for folder in folders], embeds)
     row = "{:16} {:>9} {:>7} {:8} {:>7} {:>9} {:>8}"
     if not arguments.json:
         print(row.format("collection", "documents", "queries", "mode", "nDCG@10", "recall@10", "ms/query"))
@@ -55,6 +68,22 @@ def main() -> int:
             else:
                 numbers = f"{ndcg:.3f}", f"{recall:.3f}", f"{seconds / size[1] * 1000:.1f}"
                 print(row.format(collection.name, *size, mode, *numbers), flush=True)
+    return 0
+
+
+def _floor(collections: Sequence["Collection"], embeds: "CachedEmbedder | None") -> int:
+    from tests.quality.floor import lines, score
+
+    if embeds is None or len(collections) < 2:
+        print("--floor needs the embedder, mode semantic, and two collections or more", file=sys.stderr)
+        return 1
+    own = embeds.floor
+    found: list[Scores] = []
+    for collection in collections:
+        others = [other for other in collections if other is not collection]
+        with tempfile.TemporaryDirectory(prefix="kura-quality-") as scratch:
+            found.append(score(collection, others, Path(scratch), embeds))
+    print("\n".join(lines(found, own)))
     return 0
 
 

@@ -27,11 +27,15 @@ def cache_dir() -> Path:
 
 
 class CachedEmbedder:
-    """An embedder that embeds no text twice, not even in another run. What it did before it was killed is kept."""
+    """An embedder that embeds no text twice, not even in another run. What it did before it was killed is kept.
+
+    `floor` is the embedder's own unless it is set.
+    """
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.count_tokens: Callable[[str], int] = getattr(embedder, "count_tokens", estimate_tokens)
+        self.floor = embedder.floor
         self._embedder = embedder
         self._file = folder / (re.sub(r"[^\w.-]", "_", embedder.name) + ".db")
         with closing(self._open()) as connection:
@@ -44,10 +48,6 @@ class CachedEmbedder:
     @property
     def dimension(self) -> int:
         return self._embedder.dimension
-
-    @property
-    def floor(self) -> float | None:
-        return self._embedder.floor
 
     def embed(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
         keys = [hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).digest() for text in texts]

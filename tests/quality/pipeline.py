@@ -3,19 +3,20 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from kura.embed import Embedder
-from kura.embed.choose import load_embedder
+from kura.embed.choose import Choice, load_embedder
 from kura.ingest.embedding import Model
 from kura.ingest.index import reconcile
 from kura.ingest.roots import register, writing
 from kura.search.library import Library
 from kura.search.search import MAX_QUERY, search
 from kura.store.catalog import Catalog
-from kura.types import Mode, Session
+from kura.types import Mode, Session, SourceGroup
 from tests.quality.cache import CachedEmbedder, cache_dir
 from tests.quality.collection import CUT, Collection, Document, ndcg, recall
 
@@ -33,10 +34,10 @@ class Score(NamedTuple):
     seconds: float
 
 
-def embedder() -> Embedder | None:
-    """The default embedder with its vectors cached; None where it is not installed."""
-    default = load_embedder("auto", cache_dir=cache_dir())
-    return CachedEmbedder(default, cache_dir()) if default else None
+def embedder(choice: Choice = "auto") -> CachedEmbedder | None:
+    """An embedder, by default the default one, with its vectors cached; None where it is not installed."""
+    chosen = load_embedder(choice, cache_dir=cache_dir())
+    return CachedEmbedder(chosen, cache_dir()) if chosen else None
 
 
 def measure(collection: Collection, modes: Sequence[Mode], scratch: Path, embedder: Embedder | None) -> list[Score]:
@@ -81,14 +82,27 @@ def index(catalog: Catalog, folder: Path, embedder: Embedder | None) -> None:
 async def _scores(
     catalog: Catalog, embedder: Embedder | None, collection: Collection, modes: Sequence[Mode], ids: dict[str, str]
 ) -> list[Score]:
-    library = Library(catalog, lambda: embedder, patience=600.0)
-    try:
+    async with opened(catalog, embedder) as library:
         if embedder and "semantic" in modes:
             embedder.embed(list(collection.queries.values()), "query")
-        library.start(within=600.0)
         return [await _score(library, collection, mode, ids) for mode in modes]
+
+
+@asynccontextmanager
+async def opened(catalog: Catalog, embedder: Embedder | None) -> AsyncGenerator[Library]:
+    """The databases of a catalog, loaded."""
+    library = Library(catalog, lambda: embedder, patience=600.0)
+    try:
+        library.start(within=600.0)
+        yield library
     finally:
         library.close()
+
+
+async def asked(library: Library, query: str, mode: Mode) -> tuple[SourceGroup, ...]:
+    """What one mode finds for a query."""
+    result = await search(library, Session(), NAME, query.strip()[:MAX_QUERY], mode, PAGE)
+    return (result.keyword if mode == "keyword" else result.semantic) or ()
 
 
 async def _score(library: Library, collection: Collection, mode: Mode, ids: dict[str, str]) -> Score:
@@ -96,9 +110,7 @@ async def _score(library: Library, collection: Collection, mode: Mode, ids: dict
     gains: list[float] = []
     recalls: list[float] = []
     for query_id, query in collection.queries.items():
-        result = await search(library, Session(), NAME, query.strip()[:MAX_QUERY], mode, PAGE)
-        groups = (result.keyword if mode == "keyword" else result.semantic) or ()
-        ranked = [ids[group.source] for group in groups][:CUT]
+        ranked = [ids[group.source] for group in await asked(library, query, mode)][:CUT]
         gains.append(ndcg(ranked, collection.relevant[query_id]))
         recalls.append(recall(ranked, collection.relevant[query_id]))
     seconds = time.perf_counter() - began
