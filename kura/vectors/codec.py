@@ -51,13 +51,18 @@ def pack(rows: Floats, centre: Floats) -> tuple[Floats, Floats, NDArray[np.int8]
     Returns:
         Scales of shape (n,), lengths along the centre of shape (n,), and codes of shape (n, d).
     """
-    across = rows - np.outer(rows @ centre, centre)
+    across = rows - np.outer(_dot(rows, centre), centre)
     scales = (np.abs(across).max(axis=1, initial=0.0) / 127).astype(np.float32)
     safe = np.where(scales > 0, scales, np.float32(1))
     codes = np.rint(across / safe[:, None]).astype(np.int8)
     # Of the rounded rest, a little lies along the centre again: that is taken off here.
-    along = ((rows - codes * scales[:, None]) @ centre).astype(np.float32)
+    along = _dot(rows - codes * scales[:, None], centre)
     return scales, along, codes
+
+
+def _dot(rows: Floats, centre: Floats) -> Floats:
+    # Not BLAS, whose last bit depends on where among others a row stands: packed alone it would read otherwise.
+    return np.einsum("ij,j->i", rows, centre, dtype=np.float32)
 
 
 def unpack(scales: Floats, along: Floats, codes: NDArray[np.int8], centre: Floats, out: Floats) -> None:

@@ -57,6 +57,13 @@ class Matrix:
         """Bytes of memory that its rows take, spare room included."""
         return self._buffer.rows.nbytes + self._buffer.ids.nbytes
 
+    def row(self, vector_id: int) -> Rows | None:
+        """The vector of that id, shape (dimension,), or None where there is none."""
+        place = int(np.searchsorted(self._ids, vector_id))
+        if place == self._count or self._ids[place] != vector_id:
+            return None
+        return None if self._dead is not None and self._dead[place] else self._rows[place]
+
     def nearest(self, query: Rows, k: int) -> tuple[Ids, Rows]:
         """The `k` rows with the largest dot product with `query`, shape (dimension,).
 

@@ -74,11 +74,14 @@ def test_no_rows_are_packed_as_none():
     assert not centre_of(empty).any()
 
 
-def test_a_row_reads_the_same_whichever_rows_it_is_packed_with():
-    rows = cone(50)
-    centre = centre_of(rows)
-    alone = np.concatenate([repacked(rows[i : i + 1], centre) for i in range(50)])
-    np.testing.assert_allclose(repacked(rows, centre), alone, atol=1e-7)
+@pytest.mark.parametrize("dimension", [3, 4, 64, 384, 385])
+def test_a_row_reads_the_same_whichever_rows_it_is_packed_with(dimension: int):
+    rows = np.random.default_rng(7).standard_normal((1030, dimension)).astype(np.float32)
+    centre = centre_of(rows[:1])
+    rows += 3 * centre
+    whole = repacked(rows, centre)
+    for some in (slice(1), slice(5, 6), slice(1, 8), slice(3, 1030), slice(1023, 1029)):
+        assert repacked(rows[some].copy(), centre).tobytes() == whole[some].tobytes()
 
 
 def test_a_cone_has_its_axis_for_a_centre_and_a_ball_has_none():
