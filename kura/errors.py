@@ -10,6 +10,10 @@
     │   └── NotReady             502  semantic search is not configured, loading, or waiting for vectors
     ├── StoreError               500  a database file says no
     │   ├── Busy                 503  another process kept the lock for too long
+    │   ├── Conflict             409  somebody else changed what was to be changed
+    │   ├── RemoteError          502  a server of databases says no, or nothing that can be understood
+    │   │   ├── TokenRefused     502  it does not take the token
+    │   │   └── Unreachable      503  it gives no answer
     │   ├── Damaged              500  the file is not a database, or is torn
     │   └── WrongSchema          500  written by a newer Kura, or not by Kura
     ├── EmbedderError            500  no vectors from this embedder
@@ -99,6 +103,33 @@ class Busy(StoreError):
     """Another process kept the write lock for longer than we wait."""
 
     code = "busy"
+    status = 503
+
+
+class Conflict(StoreError):
+    """Somebody else published meanwhile, or since this database last did."""
+
+    code = "conflict"
+    status = 409
+
+
+class RemoteError(StoreError):
+    """A server of databases says no, or nothing that can be understood."""
+
+    code = "remote"
+    status = 502
+
+
+class TokenRefused(RemoteError):
+    """A server of databases does not take the token, or takes it for less than was asked."""
+
+    code = "token_refused"
+
+
+class Unreachable(RemoteError):
+    """A server of databases gives no answer."""
+
+    code = "unreachable"
     status = 503
 
 

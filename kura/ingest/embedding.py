@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from kura.embed import Embedder
 from kura.errors import EmbedderError
+from kura.store.engine import Connection
 from kura.store.sources import Vector, attach, pending, replace_source, stored_hashes
-from kura.store.sqlite import Connection
 from kura.types import Chunk
 
 BATCH = 64

@@ -23,6 +23,7 @@ from kura.ingest.parse import is_never_text, parse, read
 from kura.ingest.report import Done, Embedded, Found, Outcome, Progress, Report, Waiting
 from kura.ingest.roots import Target
 from kura.ingest.split import Count, split
+from kura.store.engine import Connection
 from kura.store.segments import seal
 from kura.store.sources import (
     Root,
@@ -41,7 +42,6 @@ from kura.store.sources import (
     text_hash,
     touch_source,
 )
-from kura.store.sqlite import Connection
 from kura.text.estimate import estimate_tokens
 from kura.text.passage import passage
 from kura.text.tokens import TOKENIZER_VERSION

@@ -9,10 +9,11 @@ from pathlib import Path
 from kura.errors import IngestError, Unreadable
 from kura.ingest.files import below, left_out, printable, reason_of
 from kura.ingest.parse import is_never_text, parse, read
+from kura.store.engine import Connection
 from kura.store.lock import indexing
 from kura.store.migrations import migrate
-from kura.store.sources import Root, add_root, roots, sources
-from kura.store.sqlite import Connection, open_for_writing
+from kura.store.sources import Root, add_root, move_root, roots, sources
+from kura.store.sqlite import open_for_writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,17 @@ def register(connection: Connection, path: Path, *, label: str | None = None) ->
     if known is not None:
         return known
     _require_there(path, full)
-    return Target(add_root(connection, str(full), label or full.name or "files"))
+    called = label or full.name or "files"
+    for root in roots(connection):
+        # Only its label was published: it is the same folder as found here.
+        if root.label == called and not is_here(root):
+            return Target(move_root(connection, root.id, str(full)))
+    return Target(add_root(connection, str(full), called))
+
+
+def is_here(root: Root) -> bool:
+    """Whether it is known where a root is on this machine; of what was fetched from a server it is not."""
+    return Path(root.path).is_absolute()
 
 
 def require_usable(connection: Connection, paths: Iterable[Path], *, max_file_bytes: int) -> None:

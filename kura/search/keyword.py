@@ -2,8 +2,8 @@
 
 from kura.search.library import KnowledgeBase
 from kura.search.rank import Found
+from kura.store.engine import Connection
 from kura.store.sources import state
-from kura.store.sqlite import Connection
 from kura.store.statements import matching
 from kura.text.tokens import TOKENIZER_VERSION, match_expression
 from kura.types import Hit

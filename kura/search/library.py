@@ -18,10 +18,11 @@ from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
 from kura.store.catalog import Catalog, Entry, explained, listed
+from kura.store.engine import Connection
 from kura.store.migrations import now, require_readable, require_whole
 from kura.store.segments import Vectors, load
 from kura.store.sources import State, state
-from kura.store.sqlite import Connection, Reader
+from kura.store.sqlite import Reader
 from kura.types import Session
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kura.errors import ArgumentError, StoreError, UnknownDatabase
+from kura.store.engine import Connection
 from kura.store.lock import indexing
-from kura.store.migrations import Migration, applied_version, migrate, now, require_readable
-from kura.store.sqlite import Connection, open_for_reading, open_for_writing
-from kura.text.tokens import TOKENIZER_VERSION
+from kura.store.migrations import Migration, applied_version, create, migrate, now, require_readable
+from kura.store.sqlite import open_for_reading, open_for_writing
 
 CATALOG_MIGRATIONS: tuple[Migration, ...] = (
     Migration(
@@ -147,17 +147,13 @@ class Catalog:
         path.parent.mkdir(parents=True, exist_ok=True)
         database = open_for_writing(path, create=True)
         try:
-            migrate(database)
-            database.run(
-                "insert into state (id, generation, version, tokenizer, tenant, created_at) values (1, 1, 1, ?, ?, ?)",
-                (TOKENIZER_VERSION, entry.tenant, entry.created_at),
-            )
+            create(database, entry.tenant, entry.created_at)
         finally:
             database.close()
 
     def _delete_files(self, entry: Entry) -> None:
         path = self.path(entry)
-        for suffix in ("", "-wal", "-shm", "-journal", ".lock"):
+        for suffix in ("", "-wal", "-shm", "-journal", ".lock", ".push.lock"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
     def _make_inbox(self, entry: Entry, undo: ExitStack) -> None:

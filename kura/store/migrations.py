@@ -14,6 +14,8 @@ One database holds one knowledge base:
 - `chunk_vectors`  one float32 vector for each distinct text; equal passages share it. Ids only grow.
 - `segments`    the same vectors again, packed 1,024 to a row, for a quick start. Derived: can be made anew at any time.
 - `kura_migrations`  which steps it has, and that it is Kura's at all.
+- `publications`  the pushes that were made from this database or that it was pulled from, each with the state that it
+                had then: it descends from them. `publisher` tells its pushes from those of another database.
 - `removed_vectors`  ids that are gone, with the version in which they went, until segments without them are packed.
 """
 
@@ -21,7 +23,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kura.errors import Damaged, WrongSchema
-from kura.store.sqlite import Connection, prefer_wal
+from kura.store import sqlite
+from kura.store.engine import Connection
+from kura.text.tokens import TOKENIZER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,22 @@ MIGRATIONS: tuple[Migration, ...] = (
         ),
     ),
     Migration(2, "devices", ("alter table roots add column device text",)),
+    Migration(
+        3,
+        "publications",
+        (
+            """
+            create table publications (
+              token text primary key,
+              url text not null,
+              generation integer not null,
+              version integer not null,
+              at text not null
+            )
+            """,
+            "create table publisher (id integer primary key check (id = 1), owner text not null)",
+        ),
+    ),
 )
 
 _TABLES = frozenset(
@@ -129,7 +149,15 @@ _TABLES = frozenset(
 )
 
 
-def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+# What records which steps a database has.
+RECORD = (
+    "create table if not exists kura_migrations"
+    " (version integer primary key, name text not null, applied_at text not null)"
+)
+RECORDED = "insert into kura_migrations (version, name, applied_at) values (?, ?, ?)"
+
+
+def migrate(connection: sqlite.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
     """Bring a database up to the newest schema; each step is one transaction together with its record.
 
     Raises:
@@ -144,7 +172,28 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIO
                 _apply(connection, migration)
     require_readable(connection, migrations)
     # A database that was handed around as a single file is not in WAL mode.
-    prefer_wal(connection)
+    sqlite.prefer_wal(connection)
+
+
+def create(connection: Connection, tenant: str | None, created_at: str) -> None:
+    """Make an empty knowledge base where nothing is yet, on either engine, in one transaction.
+
+    Args:
+        connection: For writing.
+        tenant: Whom it belongs to; None is nobody.
+        created_at: As `now` gives it.
+    """
+    connection.atomically(
+        [
+            (RECORD, ()),
+            *((statement, ()) for migration in MIGRATIONS for statement in migration.statements),
+            *((RECORDED, (migration.version, migration.name, now())) for migration in MIGRATIONS),
+            (
+                "insert into state (id, generation, version, tokenizer, tenant, created_at) values (1, 1, 1, ?, ?, ?)",
+                (TOKENIZER_VERSION, tenant, created_at),
+            ),
+        ]
+    )
 
 
 def applied_version(connection: Connection) -> int:
@@ -191,16 +240,10 @@ def _apply(connection: Connection, migration: Migration) -> None:
     # Looked at under the write lock: another process may have taken this step a moment ago.
     if applied_version(connection) >= migration.version:
         return
-    connection.run(
-        "create table if not exists kura_migrations"
-        " (version integer primary key, name text not null, applied_at text not null)"
-    )
+    connection.run(RECORD)
     for statement in migration.statements:
         connection.run(statement)
-    connection.run(
-        "insert into kura_migrations (version, name, applied_at) values (?, ?, ?)",
-        (migration.version, migration.name, now()),
-    )
+    connection.run(RECORDED, (migration.version, migration.name, now()))
 
 
 def _require_kind(connection: Connection, migrations: tuple[Migration, ...]) -> None:

@@ -1,13 +1,14 @@
 """Vectors for a reading process: packed segments to start from, and the difference to catch up by."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kura.errors import Damaged
+from kura.store.engine import Connection, Row, rows_per_answer
 from kura.store.sources import State, Statistics, state, statistics
-from kura.store.sqlite import Connection
 from kura.vectors.codec import CODEC, Floats, centre_of, from_bytes, pack, repacked, to_bytes, unpack
 from kura.vectors.matrix import Matrix
 
@@ -79,12 +80,12 @@ def load(connection: Connection, known: Vectors | None = None) -> Vectors:
     if known is not None and known.matrix is not None and _follows(current, known.state):
         matrix, seen = known.matrix, known.state.version
     else:
-        matrix, seen = _from_segments(connection, current.dimension), -1
+        matrix, seen = packed(connection, current.dimension), -1
+    limit = min(4096, rows_per_answer(4 * current.dimension))
     while rows := connection.rows(
-        "select id, embedding from chunk_vectors where id > ? order by id limit 4096", (matrix.last_id,)
+        "select id, embedding from chunk_vectors where id > ? order by id limit ?", (matrix.last_id, limit)
     ):
-        vectors = repacked(_matrix([row[1] for row in rows], current.dimension), _centre(connection, current.dimension))
-        matrix = matrix.extended(np.array([row[0] for row in rows], np.int64), vectors)
+        matrix = matrix.extended(np.array([row[0] for row in rows], np.int64), _loose(connection, current, rows))
     removed = connection.rows("select vector_id from removed_vectors where version > ?", (seen,))
     return Vectors(current, counts, matrix.without(row[0] for row in removed))
 
@@ -98,13 +99,37 @@ def _follows(current: State, known: State) -> bool:
     )
 
 
-def _from_segments(connection: Connection, dimension: int) -> Matrix:
-    (count,) = connection.one("select coalesce(sum(count), 0) from segments")
+def _loose(connection: Connection, current: State, rows: Sequence[Row]) -> Floats:
+    """The numbers of rows that are not in the matrix yet, through the same packing as those in segments.
+
+    On a server a row's numbers may be gone into a segment since the matrix was loaded.
+    """
+    dimension = current.dimension or 0
+    bare = [row[0] for row in rows if not row[1]]
+    if not bare:
+        return repacked(_matrix([row[1] for row in rows], dimension), _centre(connection, dimension))
+    inside = packed(connection, dimension, above=bare[0] - 1)
+    zero = bytes(4 * dimension)
+    numbers = repacked(_matrix([row[1] or zero for row in rows], dimension), _centre(connection, dimension))
+    for place, (vector_id, embedding) in enumerate(rows):
+        if not embedding:
+            found = inside.row(vector_id)
+            if found is None:
+                raise _damaged("a vector has its numbers nowhere")
+            numbers[place] = found
+    return numbers
+
+
+def packed(connection: Connection, dimension: int, *, above: int = -1) -> Matrix:
+    """The vectors that are in segments, of those segments that hold an id above the given one.
+
+    Raises:
+        Damaged: if a segment does not have the form that the database says.
+    """
+    (count,) = connection.one("select coalesce(sum(count), 0) from segments where last_id > ?", (above,))
     ids, rows, filled = np.empty(count, np.int64), np.empty((count, dimension), np.float32), 0
     centre = _centre(connection, dimension)
-    for codec, size, raw_ids, raw_scales, raw_along, raw_codes in connection.iterate(
-        "select codec, count, ids, scales, along, codes from segments order by first_id"
-    ):
+    for codec, size, raw_ids, raw_scales, raw_along, raw_codes in _pages(connection, dimension, above):
         end = filled + size
         if codec != CODEC or len(raw_ids) != 8 * size or not len(raw_scales) == len(raw_along) == 4 * size:
             raise _damaged("a segment of vectors cannot be read")
@@ -120,6 +145,19 @@ def _from_segments(connection: Connection, dimension: int) -> Matrix:
     if not (ids[1:] > ids[:-1]).all():
         raise _damaged("the segments of vectors overlap")
     return Matrix(dimension, ids, rows)
+
+
+def _pages(connection: Connection, dimension: int, above: int) -> Iterator[Row]:
+    limit = rows_per_answer(SEGMENT_ROWS * (dimension + 16))
+    while page := connection.rows(
+        """
+        select codec, count, ids, scales, along, codes, last_id from segments where last_id > ? order by last_id limit ?
+        """,
+        (above, limit),
+    ):
+        above = page[-1][-1]
+        for row in page:
+            yield row[:-1]
 
 
 def _pack_rest(connection: Connection, dimension: int, centre: Floats) -> None:

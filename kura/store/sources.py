@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kura.errors import ArgumentError, EmbedderError, EmbedderMismatch
+from kura.store.engine import Connection
 from kura.store.migrations import now
-from kura.store.sqlite import Connection
 from kura.text.passage import passage, passage_tokens
 from kura.text.tokens import TOKENIZER_VERSION
 from kura.types import Chunk
@@ -108,6 +108,12 @@ def add_root(connection: Connection, path: str, label: str) -> Root:
     return Root(root_id, unique, path)
 
 
+def move_root(connection: Connection, root_id: int, path: str) -> Root:
+    """Say where a root is on this machine, which a database that was fetched from a server does not know."""
+    connection.run("update roots set path = ?, device = null where id = ?", (path, root_id))
+    return Root(*connection.one("select id, label, path from roots where id = ?", (root_id,)))
+
+
 def remove_root(connection: Connection, root_id: int) -> int:
     """Forget a root and all that was indexed below it; returns how many sources that were."""
     with connection.transaction():
@@ -131,9 +137,7 @@ def set_device(connection: Connection, root_id: int, found: str) -> None:
 
 def sources(connection: Connection, root_id: int) -> dict[str, Source]:
     """The sources below a root, by path."""
-    rows = connection.iterate(
-        "select id, path, content_hash, size, mtime_ns from sources where root_id = ?", (root_id,)
-    )
+    rows = connection.rows("select id, path, content_hash, size, mtime_ns from sources where root_id = ?", (root_id,))
     return {row[1]: Source(*row) for row in rows}
 
 

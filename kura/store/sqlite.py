@@ -5,19 +5,20 @@ Driver exceptions become ours here. Databases are in WAL mode: readers never wai
 
 import asyncio
 import os
+import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kura.errors import Busy, Damaged, StoreError
+from kura.store.engine import Row, Statement
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
 
 WRITE_PATIENCE = 30.0
 """Seconds that a writer waits for another one; each holds the lock for one source at most."""
@@ -83,11 +84,6 @@ class Connection:
             raise Damaged("the database lacks a row that each of Kura's databases has")
         return row
 
-    def iterate(self, sql: str, params: Sequence[object] = ()) -> Iterator[Row]:
-        """Run one statement and yield its rows one by one, without holding them all."""
-        with _translated():
-            yield from self._raw.execute(sql, params)
-
     def run(self, sql: str, params: Sequence[object] = ()) -> int:
         """Run one statement; returns how many rows it changed."""
         with _translated():
@@ -102,6 +98,17 @@ class Connection:
         """Run one statement for each of `rows`."""
         with _translated():
             self._raw.executemany(sql, rows)
+
+    def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements that read; all see the same version. Returns the rows of each."""
+        with nullcontext() if self._raw.in_transaction else self.transaction(write=False):
+            return [self.rows(sql, params) for sql, params in statements]
+
+    def atomically(self, statements: Sequence[Statement]) -> None:
+        """Run statements, all of them or, where one fails, none."""
+        with self.transaction():
+            for sql, params in statements:
+                self.run(sql, params)
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Generator[None]:
@@ -145,6 +152,31 @@ def open_for_writing(path: Path, *, create: bool = False) -> Connection:
             raw.close()
             raise
     return connection
+
+
+def copy_to(path: Path, file: Path) -> None:
+    """Write a database, whole as of one moment and without gaps, into a file of its own that is not there yet.
+
+    Raises:
+        StoreError: if it cannot be read, or the file is there already or cannot be written; then none is left behind.
+    """
+    if file.exists():
+        raise StoreError(f"the file {file} is there already; name another one, or delete it first")
+    if not file.absolute().parent.is_dir():
+        raise StoreError(f"there is no folder {file.parent} to write the copy into")
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    open_for_reading(path).close()
+    with _translated():
+        raw = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_PATIENCE)
+        try:
+            raw.execute("vacuum into ?", (str(part),))
+            # Whoever made a file of that name meanwhile keeps it.
+            os.link(part, file)
+        except OSError as error:
+            raise StoreError(f"the copy cannot be written: {error.strerror}") from error
+        finally:
+            raw.close()
+            part.unlink(missing_ok=True)
 
 
 def prefer_wal(connection: Connection) -> None:
@@ -225,9 +257,13 @@ class Reader:
         self._idle: list[tuple[Connection, _Identity]] = []
         self._closed = False
 
-    async def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
-        """Run one statement in a worker thread and return all its rows."""
-        return await self.read(lambda connection: connection.rows(sql, params))
+    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements in a worker thread; all see the same version. Returns the rows of each."""
+        return await self.read(lambda connection: connection.together(statements))
+
+    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """As `together`, in the calling thread."""
+        return self.read_here(lambda connection: connection.together(statements))
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kura.store.sqlite import Connection, Row
+from kura.store.engine import Connection, Row
 
 
 @dataclass(frozen=True, slots=True)

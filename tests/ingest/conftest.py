@@ -14,7 +14,7 @@ from kura.ingest.index import reconcile
 from kura.ingest.report import Report
 from kura.ingest.roots import register, writing
 from kura.store.catalog import Catalog
-from kura.store.sqlite import Connection
+from kura.store.engine import Connection
 
 
 class CountingEmbedder(HashingEmbedder):

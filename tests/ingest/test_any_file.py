@@ -19,8 +19,8 @@ from kura.ingest.parse import parse, read
 from kura.ingest.report import Report
 from kura.ingest.roots import Target, register, writing
 from kura.store.catalog import Catalog
+from kura.store.engine import Connection
 from kura.store.sources import sources, state
-from kura.store.sqlite import Connection
 from tests import anything
 
 LONG_AGO = 1_600_000_000

@@ -21,6 +21,7 @@ BROKEN = Migration(LAST + 1, "broken", ("create table more (x integer)", "insert
 RELEASED = {
     "knowledge-1": "63fbcf2a9e419e75",
     "knowledge-2": "0c572994c06c6ad1",
+    "knowledge-3": "79b8f7bb77378b2d",
     "catalog-1": "ecf929073b8608af",
 }
 
@@ -72,7 +73,7 @@ def test_migrating_again_changes_nothing(connection: Connection):
 def test_each_step_is_recorded(connection: Connection):
     migrate(connection, (*MIGRATIONS, NEXT))
     rows = connection.rows("select version, name from kura_migrations order by version")
-    assert rows == [(1, "knowledge"), (2, "devices"), (3, "more")]
+    assert rows == [(1, "knowledge"), (2, "devices"), (3, "publications"), (4, "more")]
     assert applied_version(connection) == LAST + 1
 
 

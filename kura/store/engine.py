@@ -1,0 +1,90 @@
+"""What both engines can do: a SQLite file on this machine, and a database on a libSQL server."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Statement = tuple[str, Sequence[object]]
+"""SQL with the values that are bound to its question marks."""
+
+ANSWER_BYTES = 6_000_000
+"""Bytes of values that are asked for at once: a server's answer has ten megabytes at most, with blobs as base64."""
+
+
+def rows_per_answer(width: int) -> int:
+    """How many rows of `width` bytes can be asked for at once; one at least."""
+    return max(1, ANSWER_BYTES // max(1, width))
+
+
+class Connection(Protocol):
+    """A way into one database; every statement is a transaction of its own unless `transaction` is around it."""
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
+        """Run one statement and return all its rows."""
+        ...
+
+    def row(self, sql: str, params: Sequence[object] = ()) -> Row | None:
+        """Run one statement and return its first row, or None."""
+        ...
+
+    def one(self, sql: str, params: Sequence[object] = ()) -> Row:
+        """Run one statement whose row must be there, such as an aggregate.
+
+        Raises:
+            Damaged: if it is not.
+        """
+        ...
+
+    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one statement; returns how many rows it changed."""
+        ...
+
+    def insert(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one insert; returns the new row's id."""
+        ...
+
+    def many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of `rows`."""
+        ...
+
+    def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
+        ...
+
+    def atomically(self, statements: Sequence[Statement]) -> None:
+        """Run statements in one round trip, all of them or, where one fails, none."""
+        ...
+
+    def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
+        """All or nothing; with `write`, the write lock is taken at once so that nothing is read from an old view."""
+        ...
+
+    def close(self) -> None:
+        """Close it; closing twice is fine."""
+        ...
+
+
+class Reader(Protocol):
+    """Reads one database from any number of threads and tasks."""
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
+        ...
+
+    def read_here(self, work: Callable[[Connection], T]) -> T:
+        """As `read`, in the calling thread."""
+        ...
+
+    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
+        ...
+
+    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """As `together`, in the calling thread."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is kept open for it."""
+        ...

@@ -1,0 +1,282 @@
+"""The remote engine's way to a server: libsql-client, posting to the endpoints that servers have today.
+
+Nothing else in Kura imports `libsql_client`. Its release 0.3.1, the last one, posts to `/v1/…`; Turso's cloud answers
+under `/v3/pipeline` alone, older servers under `/v2/pipeline`. Driver exceptions become ours here.
+
+Protocol: https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_3_SPEC.md
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+from libsql_client import LibsqlError, ResultSet
+from libsql_client.hrana.convert import (
+    _error_from_proto,  # pyright: ignore[reportPrivateUsage]
+    _result_set_from_proto,  # pyright: ignore[reportPrivateUsage]
+    _stmt_to_proto,  # pyright: ignore[reportPrivateUsage]
+)
+from libsql_client.http import HttpClient
+from pydantic_core import from_json
+
+from kura.errors import Busy, Damaged, RemoteError, StoreError, TokenRefused, Unreachable
+from kura.store.address import Patience
+from kura.store.engine import Row, Statement
+from kura.store.tokens import Token
+
+T = TypeVar("T")
+
+_IDLE_SECONDS = 15.0
+"""A connection that was idle for longer is not used again: while a function is frozen, its sockets may die."""
+
+_SHOWN = 300  # characters of what a server says
+_PASSING = {408, 425, 429, 502, 503, 504}  # HTTP statuses after which the same request may be answered
+_CODES: dict[str, tuple[type[StoreError], str]] = {
+    "SQLITE_BUSY": (Busy, "another process is writing to the database and did not finish in time; try again"),
+    "SQLITE_LOCKED": (Busy, "another process is writing to the database and did not finish in time; try again"),
+    "SQLITE_CORRUPT": (Damaged, "the database on the server is damaged"),
+    "SQLITE_NOTADB": (Damaged, "the file on the server is not a database"),
+    "SQLITE_FULL": (StoreError, "the server's disk is full"),
+    "SQLITE_TOOBIG": (StoreError, "a value is larger than the server takes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one statement gave."""
+
+    rows: list[Row]
+    changed: int
+    last_id: int
+
+
+class _Passing(Exception):
+    """No answer this time. `error` is what it comes to if it stays so; `wait` is what the server asked for, seconds."""
+
+    def __init__(self, error: StoreError, wait: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.error, self.wait = error, wait
+
+
+class PipelineClient(HttpClient):
+    """A client of one database, bound to the event loop that it is made in."""
+
+    def __init__(self, url: str, token: Token, patience: Patience) -> None:
+        # Not the driver's own: without a token that sends "Bearer None", and it waits for ever.
+        self._url = url.rstrip("/") + "/"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=32, keepalive_timeout=_IDLE_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=patience.total, connect=patience.connect),
+            # Compressed, ten thousand vectors took twenty times as long.
+            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+        )
+        self._token = token
+        self._patience = patience
+        self._version = "v3"
+        self.host = urlsplit(url).netloc
+
+    async def read(self, statements: Sequence[Statement]) -> list[Result]:
+        """Run statements that read, as of one version, and again where that may help: reading twice does no harm.
+
+        Raises:
+            StoreError: if there is no usable answer.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self._run(statements)
+            except _Passing as passing:
+                attempt += 1
+                if attempt >= self._patience.attempts:
+                    raise passing.error from passing
+                pause = max(self._patience.pause * 2 ** (attempt - 1), passing.wait)
+                await asyncio.sleep(min(pause, self._patience.total))
+
+    async def write(self, statements: Sequence[Statement]) -> list[Result]:
+        """Run statements once: all of them or, where one fails, none.
+
+        Raises:
+            Unreachable: if it is not known whether they took place.
+            StoreError: if they did not.
+        """
+        try:
+            return await self._run(statements)
+        except _Passing as passing:
+            raise passing.error from passing
+
+    async def stream(self, baton: str | None, statements: Sequence[Statement], *, last: bool = False) -> "Step":
+        """Run statements, up to the first that fails, in a transaction that goes on over several requests.
+
+        Args:
+            baton: From the request before; None begins.
+            statements: The first of them all is to be a `begin`.
+            last: Whether nothing more will come.
+        """
+        steps: list[dict[str, Any]] = []
+        for sql, params in statements:
+            condition = {"condition": {"type": "ok", "step": len(steps) - 1}} if steps else {}
+            steps.append({"stmt": self._proto(sql, params), **condition})
+        requests: list[dict[str, Any]] = [{"type": "batch", "batch": {"steps": steps}}] if steps else []
+        try:
+            answer = await self._post([*requests, *([{"type": "close"}] if last else [])], baton)
+            results = self._understood(lambda: _step_results(answer, len(steps))) if steps else []
+        except _Passing as passing:
+            raise passing.error from passing
+        return Step(cast("str | None", answer.get("baton")), results)
+
+    async def _run(self, statements: Sequence[Statement]) -> list[Result]:
+        if len(statements) == 1:
+            sql, params = statements[0]
+            found = [await self._driven(self.execute(sql, self._args(params)))]
+        else:
+            found = await self._driven(self.batch([(sql, self._args(params)) for sql, params in statements]))
+        return [_result(each) for each in found]
+
+    async def _driven(self, asked: Awaitable[T]) -> T:
+        """Wait for what the driver does, in words of ours."""
+        try:
+            return await asked
+        except LibsqlError as error:
+            raise self._refused(error) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._unexpected() from error
+
+    async def _send(self, method: str, path: str, request_body: Any) -> Any:  # noqa: ANN401, ARG002 - the driver's
+        """What the driver calls for each of its requests: `v1/execute` or `v1/batch`, with the body of that time."""
+        answer = await self._post([{"type": path.rpartition("/")[2], **request_body}, {"type": "close"}], None)
+        response = answer["results"][0]
+        if response["type"] == "error":
+            raise _error_from_proto(response["error"])
+        return {"result": response["response"]["result"]}
+
+    async def _post(self, requests: list[dict[str, Any]], baton: str | None) -> dict[str, Any]:
+        body = json.dumps({"baton": baton, "requests": requests}).encode()
+        token = self._token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        status, data, wait = await self._answer(f"{self._url}{self._version}/pipeline", body, headers)
+        if status == 404 and self._version == "v3" and baton is None:
+            older = await self._answer(f"{self._url}v2/pipeline", body, headers)
+            if older[0] != 404:
+                self._version = "v2"
+                status, data, wait = older
+        if status != 200:
+            raise self._rejected(status, data, wait, token)
+        try:
+            answer = from_json(data)
+        except ValueError as error:
+            raise self._unexpected() from error
+        if not isinstance(answer, dict) or not isinstance(cast("dict[str, Any]", answer).get("results"), list):
+            raise self._unexpected()
+        return cast("dict[str, Any]", answer)
+
+    async def _answer(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, float]:
+        try:
+            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+                wait = response.headers.get("Retry-After", "")
+                return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
+        except aiohttp.ClientConnectorError as error:
+            # Nothing was sent.
+            raise _Passing(Unreachable(f"{self.host} cannot be reached: {_why(error)}")) from error
+        except TimeoutError as error:
+            reason = f"{self.host} did not answer in {self._patience.total:g} seconds"
+            raise _Passing(Unreachable(f"{reason}; what was sent may have taken place")) from error
+        except (aiohttp.ClientError, OSError) as error:
+            reason = f"the connection to {self.host} broke before the answer was there"
+            raise _Passing(Unreachable(f"{reason}; what was sent may have taken place")) from error
+
+    def _rejected(self, status: int, data: bytes, wait: float, token: str | None) -> Exception:
+        said = _said(data, token)
+        if status in {401, 403}:
+            lacking = "no token is set for it" if not token else "the token is not, or no longer, good for this"
+            return TokenRefused(f"{self.host} refused access: {lacking} (HTTP {status}{said})")
+        if status == 404:
+            return RemoteError(f"{self.host} has no such database (HTTP 404{said})")
+        if status in _PASSING:
+            return _Passing(Unreachable(f"{self.host} is not able to answer now (HTTP {status}{said})"), wait)
+        if status >= 500:
+            return _Passing(RemoteError(f"{self.host} failed (HTTP {status}{said})"), wait)
+        return RemoteError(f"{self.host} does not take the request (HTTP {status}{said})")
+
+    def _refused(self, error: LibsqlError) -> StoreError:
+        kind, reason = _CODES.get(error.code, (RemoteError, f"{error.code}: {error.explanation[:_SHOWN]}"))
+        return kind(f"{self.host}: {reason}")
+
+    def _understood(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except LibsqlError as error:
+            raise self._refused(error) from error
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise self._unexpected() from error
+
+    def _unexpected(self) -> RemoteError:
+        return RemoteError(f"the answer of {self.host} is not one of a libSQL server, or not a whole one")
+
+    def _proto(self, sql: str, params: Sequence[object]) -> dict[str, Any]:
+        return cast("dict[str, Any]", _stmt_to_proto(sql, self._args(params)))
+
+    def _args(self, params: Sequence[object]) -> list[Any]:
+        for value in params:
+            if isinstance(value, str) and not value.isascii():
+                try:
+                    value.encode()
+                except UnicodeEncodeError as error:
+                    raise StoreError(
+                        "a text with half a character in it (a lone surrogate) cannot be stored"
+                    ) from error
+        # SQLite keeps what is no number as null too; JSON has no word for it.
+        return [None if isinstance(value, float) and not math.isfinite(value) else value for value in params]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a transaction is after a request: what carries it on, None where the server has ended it, and results."""
+
+    baton: str | None
+    results: list[Result]
+
+
+def _step_results(answer: dict[str, Any], count: int) -> list[Result]:
+    response = answer["results"][0]
+    if response["type"] == "error":
+        raise _error_from_proto(response["error"])
+    result = response["response"]["result"]
+    for error in result["step_errors"]:
+        if error is not None:
+            raise _error_from_proto(error)
+    results = [_result(_result_set_from_proto(each)) for each in result["step_results"]]
+    if len(results) != count:
+        raise ValueError("another number of results")
+    return results
+
+
+def _result(found: ResultSet) -> Result:
+    return Result([row.astuple() for row in found.rows], found.rows_affected, found.last_insert_rowid or 0)
+
+
+def _said(data: bytes, token: str | None) -> str:
+    """What a server gives as its reason, short, in one line, and without the token that it was sent."""
+    text = data[: 10 * _SHOWN].decode("utf-8", "replace")
+    try:
+        given: Any = from_json(data)
+        text = str(given.get("error") or given.get("message") or text)
+    except (ValueError, AttributeError):
+        pass  # not an object in JSON: then it is shown as it is
+    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    if token:
+        text = text.replace(token, "…")
+    return f": {text[:_SHOWN]}" if text else ""
+
+
+def _why(error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no such host is known"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "its certificate cannot be verified"
+    cause = error.os_error.strerror
+    return cause.lower() if cause else "no connection"

@@ -1,0 +1,254 @@
+"""The remote engine: a database on a libSQL server, as the store uses it.
+
+Requests run on one event loop, in a thread of its own, so that they do not depend on a loop that stands still between
+two invocations of a function, and so that connections are kept for the next one. The driver is imported with the first
+request: a process that serves files alone never pays for it.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kura.errors import Damaged, KuraError, RemoteError
+from kura.store.address import Patience, address
+from kura.store.engine import Connection, Row, Statement
+from kura.store.tokens import Token
+
+if TYPE_CHECKING:
+    from kura.store.libsql import PipelineClient, Result
+
+T = TypeVar("T")
+
+_MOST_BYTES = 1_000_000  # of values, in one request of many rows
+_MOST_ROWS = 500
+
+
+class _Loop:
+    """An event loop in a daemon thread. A process that is forked off makes its own."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="kura-remote", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` there, and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same, waiting in the caller's event loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def begin(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work` there; nobody waits for it."""
+        asyncio.run_coroutine_threadsafe(_quietly(work), self._loop)
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    with suppress(KuraError):
+        await work
+
+
+_loop: _Loop | None = None
+_making = threading.Lock()
+
+
+def _running() -> _Loop:
+    global _loop  # noqa: PLW0603 - one loop for the process is what it is for
+    with _making:
+        if _loop is None or _loop.pid != os.getpid():
+            _loop = _Loop()
+        return _loop
+
+
+class _Server:
+    """One database on a server. Its client is made with the first request, and again in a process that was forked."""
+
+    def __init__(self, url: str, token: Token | None, patience: Patience | None) -> None:
+        self.url = address(url)
+        self._token: Token = token or (lambda: None)
+        self._patience = patience or Patience()
+        self._client: PipelineClient | None = None
+        self._at: _Loop | None = None
+        self._lock = threading.Lock()
+
+    async def read(self, statements: Sequence[Statement]) -> "list[Result]":
+        return await (await self._made()).read(statements)
+
+    async def write(self, statements: Sequence[Statement]) -> "list[Result]":
+        return await (await self._made()).write(statements)
+
+    async def stream(
+        self, baton: str | None, statements: Sequence[Statement], *, last: bool = False
+    ) -> "tuple[str | None, list[Result]]":
+        step = await (await self._made()).stream(baton, statements, last=last)
+        return step.baton, step.results
+
+    def close(self) -> None:
+        with self._lock:
+            client, at, self._client = self._client, self._at, None
+        if client is not None and at is not None and at.pid == os.getpid():
+            at.run(client.close())
+
+    async def _made(self) -> "PipelineClient":
+        # On the loop that its connections are bound to, so two requests never make two.
+        with self._lock:
+            if self._client is None or self._at is not _loop:
+                from kura.store.libsql import PipelineClient  # noqa: PLC0415 - a third of a second that few need
+
+                self._client, self._at = PipelineClient(self.url, self._token, self._patience), _loop
+            return self._client
+
+
+class RemoteConnection:
+    """A way into a database on a server; `transaction` keeps a stream open there. Not for two threads at once."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._open = False  # whether a transaction is around what runs
+        self._baton: str | None = None
+        self._begin: list[Statement] = []
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
+        """Run one statement and return all its rows."""
+        return self._read([(sql, params)])[0]
+
+    def row(self, sql: str, params: Sequence[object] = ()) -> Row | None:
+        """Run one statement and return its first row, or None."""
+        found = self.rows(sql, params)
+        return found[0] if found else None
+
+    def one(self, sql: str, params: Sequence[object] = ()) -> Row:
+        """Run one statement whose row must be there, such as an aggregate.
+
+        Raises:
+            Damaged: if it is not.
+        """
+        row = self.row(sql, params)
+        if row is None:
+            raise Damaged("the database lacks a row that each of Kura's databases has")
+        return row
+
+    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one statement; returns how many rows it changed."""
+        return self._write([(sql, params)])[0].changed
+
+    def insert(self, sql: str, params: Sequence[object] = ()) -> int:
+        """Run one insert; returns the new row's id."""
+        return self._write([(sql, params)])[0].last_id
+
+    def many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of `rows`, in requests of bounded size."""
+        batch: list[Statement] = []
+        size = 0
+        for row in rows:
+            batch.append((sql, row))
+            size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+            if size >= _MOST_BYTES or len(batch) == _MOST_ROWS:
+                self._write(batch)
+                batch, size = [], 0
+        if batch:
+            self._write(batch)
+
+    def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
+        return self._read(statements) if statements else []
+
+    def atomically(self, statements: Sequence[Statement]) -> None:
+        """Run statements in one round trip, all of them or, where one fails, none.
+
+        Raises:
+            Unreachable: if it cannot be learnt which of the two it was.
+        """
+        _running().run(self._server.write(statements))
+
+    @contextmanager
+    def transaction(self, *, write: bool = True) -> Generator[None]:
+        """All or nothing; with `write`, the write lock is taken at once so that nothing is read from an old view.
+
+        The server gives a transaction five seconds once somebody else waits to write, and ends it at the first error.
+        """
+        self._open, self._baton = True, None
+        # Sent along with the first statement.
+        self._begin = [("begin immediate" if write else "begin", ())]
+        try:
+            yield
+            if write:
+                self._stream([("commit", ())])
+        finally:
+            baton, self._open, self._baton, self._begin = self._baton, False, None, []
+            if baton is not None:
+                # What was not committed is taken back when the stream ends.
+                work = self._server.stream(baton, [], last=True)
+                if write:
+                    with suppress(KuraError):
+                        _running().run(work)
+                else:
+                    _running().begin(work)
+
+    def close(self) -> None:
+        """Close it; closing twice is fine."""
+        self._server.close()
+
+    def _read(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        results = self._stream(statements) if self._open else _running().run(self._server.read(statements))
+        return [result.rows for result in results]
+
+    def _write(self, statements: Sequence[Statement]) -> "list[Result]":
+        return self._stream(statements) if self._open else _running().run(self._server.write(statements))
+
+    def _stream(self, statements: Sequence[Statement]) -> "list[Result]":
+        begin, self._begin = self._begin, []
+        if not begin and self._baton is None:
+            raise RemoteError("the server has ended the transaction, which took too long or had failed")
+        baton, self._baton = self._baton, None
+        self._baton, results = _running().run(self._server.stream(baton, [*begin, *statements]))
+        return results[len(begin) :]
+
+
+class RemoteReader:
+    """Reads one database on a server from any number of threads and tasks, through connections that it keeps."""
+
+    def __init__(self, url: str, token: Token | None, executor: Executor, *, patience: Patience | None = None) -> None:
+        self._server = _Server(url, token, patience)
+        self._executor = executor
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.read_here, work)
+
+    def read_here(self, work: Callable[[Connection], T]) -> T:
+        """As `read`, in the calling thread."""
+        connection = RemoteConnection(self._server)
+        with connection.transaction(write=False):
+            return work(connection)
+
+    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
+        return [result.rows for result in await _running().run_async(self._server.read(statements))]
+
+    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """As `together`, in the calling thread."""
+        return [result.rows for result in _running().run(self._server.read(statements))]
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._server.close()
+
+
+def open_remote(url: str, token: Token | None = None, *, patience: Patience | None = None) -> RemoteConnection:
+    """Open a database on a server; nothing is sent yet.
+
+    Args:
+        url: `libsql://`, `https://` or `http://`.
+        token: Gives the token to send, anew for each request.
+        patience: How long to wait.
+
+    Raises:
+        ConfigurationError: if the URL is none.
+    """
+    return RemoteConnection(_Server(url, token, patience))

@@ -1,0 +1,86 @@
+"""Tokens for databases on servers, kept apart from their URLs and never shown."""
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kura.errors import ConfigurationError
+
+Token = Callable[[], str | None]
+"""Asked anew for every request, so that a token can be replaced while a process runs."""
+
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+
+
+class Tokens:
+    """One token for each database, or one for all of them, from a text and a file; what the file says comes first.
+
+    Both hold `name=token`, separated by commas or lines, or a token alone, which is for every database that has none of
+    its own. The file is read again whenever it has changed.
+    """
+
+    def __init__(self, text: str | None = None, file: Path | None = None) -> None:
+        """Read both.
+
+        Raises:
+            ConfigurationError: if one of them is not of that form, or there is no such file.
+        """
+        self._given = _parsed(text or "", "KURA_DATABASE_TOKENS")
+        self._file = file
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._kept: dict[str, str] = {}
+        self._from_file()
+
+    def __repr__(self) -> str:
+        return f"Tokens({sorted(self._given)}, file={self._file is not None})"
+
+    def of(self, name: str) -> Token:
+        """The token of a database, whichever it is at the time."""
+
+        def token() -> str | None:
+            kept = self._from_file()
+            for tokens in (kept, self._given):
+                if found := tokens.get(name) or tokens.get(""):
+                    return found
+            return None
+
+        return token
+
+    def _from_file(self) -> dict[str, str]:
+        if self._file is None:
+            return {}
+        with self._lock:
+            try:
+                found = self._file.stat()
+                seen = found.st_ino, found.st_mtime_ns, found.st_size
+                if seen != self._seen:
+                    self._kept = _parsed(
+                        self._file.read_text(encoding="utf-8"), "the file of KURA_DATABASE_TOKENS_FILE"
+                    )
+                    self._seen = seen
+            except (OSError, UnicodeDecodeError) as error:
+                if self._seen is None:
+                    raise ConfigurationError(
+                        "KURA_DATABASE_TOKENS_FILE does not name a file that can be read"
+                    ) from error
+                # While it is being replaced, what it said before is the best that is known.
+            return self._kept
+
+
+def _parsed(text: str, where: str) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for part in re.split(r"[,\n]", text):
+        if not part.strip() or part.lstrip().startswith("#"):
+            continue
+        # A token may end in "=", which fills up base64; a name holds none.
+        name, found, token = part.strip().partition("=")
+        if not found or not token.strip("="):
+            name, token = "", part.strip()
+        if not _VISIBLE.fullmatch(token):
+            raise ConfigurationError(
+                f"{where} must hold name=token, separated by commas or lines; a token is visible ASCII characters"
+            )
+        tokens[name.strip()] = token
+    return tokens
