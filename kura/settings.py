@@ -16,6 +16,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 Names = Annotated[tuple[str, ...], NoDecode]
+Addresses = Annotated[dict[str, str], NoDecode]
 
 
 class Settings(BaseSettings):
@@ -63,6 +64,16 @@ class Settings(BaseSettings):
     embedding_passage_prefix: str | None = Field(
         default=None, max_length=1000, description="put before each passage that is embedded"
     )
+    databases: Addresses = Field(
+        default_factory=dict[str, str],
+        description="databases on servers, such as `notes=libsql://notes-me.turso.io`; comma-separated",
+    )
+    database_tokens: SecretStr | None = Field(
+        default=None, description="their tokens, `notes=eyJ…`, comma-separated; one alone is for all of them"
+    )
+    database_tokens_file: Path | None = Field(
+        default=None, description="a file of such tokens, one a line; it is read again when it changes"
+    )
     tenant: str | None = Field(
         default=None, max_length=200, description="the tenant that a local or key session is fixed to"
     )
@@ -93,7 +104,19 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         return tuple(v.strip() for v in value.split(",") if v.strip()) if isinstance(value, str) else value
 
-    @field_validator("data_dir", "cache_dir", "model_file")
+    @field_validator("databases", mode="before")
+    @classmethod
+    def _pairs(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [part.strip().partition("=") for part in value.split(",") if part.strip()]
+        if not all(name.strip() and url.strip() for name, _, url in pairs):
+            raise ValueError("it must be name=URL, separated by commas")
+        if len({name.strip() for name, _, _ in pairs}) < len(pairs):
+            raise ValueError("a name stands there twice")
+        return {name.strip(): url.strip() for name, _, url in pairs}
+
+    @field_validator("data_dir", "cache_dir", "model_file", "database_tokens_file")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         try:

@@ -1,11 +1,13 @@
 """Commands on databases as a whole: add, list, rename, remove, status."""
 
 import shlex
+from functools import partial
 from pathlib import Path
 
 import click
 
 from kura.chosen import identify_chosen
+from kura.cli.publishing import remove_published, to_option
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option, json_option, print_json
 from kura.errors import KuraError, StoreError
 from kura.ingest.roots import resolved, writing
@@ -65,12 +67,24 @@ def rename_command(data_dir: Path | None, old: str, new: str) -> None:
 @click.command("remove")
 @click.argument("name")
 @click.option("--folder", help="Forget only this registered folder (its label or path), not the database.")
+@click.option("--remote", is_flag=True, help="Take what is published off its server instead; the database here stays.")
+@to_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @data_dir_option
 @click.pass_obj
-def remove_command(data_dir: Path | None, name: str, folder: str | None, *, yes: bool) -> None:
+def remove_command(
+    data_dir: Path | None, name: str, folder: str | None, url: str | None, *, remote: bool, yes: bool
+) -> None:
     """Delete the database NAME, or what was indexed from one of its folders. Your files are never touched."""
-    catalog = Catalog(read_settings(data_dir=data_dir).data_dir)
+    settings = read_settings(data_dir=data_dir)
+    if folder is not None and remote:
+        raise click.UsageError("--folder and --remote are for two different things; choose one")
+    if url is not None and not remote:
+        raise click.UsageError("--to goes with --remote")
+    if remote:
+        remove_published(settings, clean(name), url, ask=partial(_agreed, clean(name), yes))
+        return
+    catalog = Catalog(settings.data_dir)
     entry = catalog.find(clean(name))
     if folder is not None:
         _forget(catalog.path(entry), entry.name, folder)
@@ -81,6 +95,11 @@ def remove_command(data_dir: Path | None, name: str, folder: str | None, *, yes:
     inbox = catalog.inbox(entry)
     kept = f"; your files in {inbox} stay" if inbox.exists() else ""
     click.echo(f'removed "{entry.name}"{kept}')
+
+
+def _agreed(name: str, yes: bool, target: str) -> None:
+    if not yes:
+        click.confirm(f'take "{name}" off {target}, for all who read it there?', abort=True, err=True)
 
 
 @click.command("status")

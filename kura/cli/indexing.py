@@ -21,7 +21,7 @@ from kura.errors import ConfigurationError, Damaged, StoreError, WrongSchema
 from kura.ingest.embedding import Model
 from kura.ingest.index import reconcile
 from kura.ingest.report import Done, Embedded, Event, Found, Report, Waiting
-from kura.ingest.roots import Target, left_out_of, register, require_usable, resolved, writing
+from kura.ingest.roots import Target, is_here, left_out_of, register, require_usable, resolved, writing
 from kura.ingest.watch import changes
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
@@ -122,7 +122,12 @@ class Indexer:
             if not self.paths:
                 if self.inbox.is_dir() and any(self.inbox.iterdir()):
                     register(connection, self.inbox, label="inbox")
-                targets = [Target(root) for root in roots(connection)]
+                targets = [Target(root) for root in roots(connection) if is_here(root)]
+                for root in roots(connection):
+                    if not is_here(root):
+                        click.echo(
+                            f'"{root.label}" was indexed elsewhere and stays as it is; name its path to go on with it'
+                        )
             if only is not None:
                 targets = [target for target in targets if Path(target.root.path, target.within) in only]
             report = reconcile(
@@ -145,7 +150,7 @@ class Indexer:
             return [resolved(path) for path in self.paths]
         connection = open_for_reading(self.database)
         try:
-            known = [Path(root.path) for root in roots(connection)]
+            known = [Path(root.path) for root in roots(connection) if is_here(root)]
         finally:
             connection.close()
         return list(dict.fromkeys([*known, self.inbox.resolve()]))

@@ -38,6 +38,10 @@ _COMMANDS = {
     "serve": "serving",
     "mcp": "serving",
     "port": "serving",
+    "push": "publishing",
+    "pull": "publishing",
+    "rollback": "publishing",
+    "backup": "publishing",
     "model": "models",
 }
 

@@ -1,0 +1,123 @@
+"""Taking a published knowledge base into a local database, which then descends from that push."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from kura.errors import Conflict, Damaged, StoreError, WrongSchema
+from kura.store.engine import Connection, Row, rows_per_answer
+from kura.store.migrations import MIGRATIONS, applied_version
+from kura.store.publish.descent import remember
+from kura.store.publish.difference import MOST_ROWS
+from kura.store.publish.published import KEYS, Publication, publication
+from kura.store.publish.staging import Progress
+from kura.store.segments import SEGMENT_ROWS, packed
+from kura.store.sources import state
+from kura.vectors.codec import to_bytes
+from kura.vectors.matrix import Matrix
+
+_TRIES = 3
+_COLUMNS = {
+    "roots": "id, label, path, device",
+    "sources": "id, root_id, path, content_hash, size, mtime_ns, indexed_at",
+    "segments": "id, codec, first_id, last_id, count, ids, scales, along, codes",
+    "chunk_vectors": "id, text_hash, embedding",
+    "chunks": "id, source_id, ordinal, heading, first_line, last_line, content, tokens, text_hash, vector_id",
+    "removed_vectors": "vector_id, version",
+}
+
+
+def pull(remote: Connection, local: Connection, url: str, told: Progress) -> Publication:
+    """Put what is published in the place of all that a local database holds, in one transaction.
+
+    Args:
+        remote: Where from; nothing is written.
+        local: A database with this Kura's schema.
+        url: What to note as its origin.
+        told: Called with how many rows of how many have come.
+
+    Returns:
+        What was pulled.
+
+    Raises:
+        StoreError: if nothing is published there.
+        WrongSchema: if this Kura cannot take it over.
+        Conflict: if pushes kept coming in between.
+    """
+    for _ in range(_TRIES):
+        found = publication(remote)
+        if found is None:
+            raise StoreError("nothing is published there")
+        schema = applied_version(remote)
+        if schema != MIGRATIONS[-1].version:
+            raise WrongSchema(
+                f"published with schema {schema}, this Kura has schema {MIGRATIONS[-1].version}; publish it once with"
+                " this Kura from where it is indexed"
+            )
+        with suppress(_Moved), local.transaction():
+            _replace(remote, local, found, told)
+            remember(local, found.token, url)
+            now_there = publication(remote)
+            if now_there is None or now_there.token != found.token:
+                raise _Moved
+            return found
+    raise Conflict("pushes kept coming while it was pulled; try again")
+
+
+class _Moved(Exception):
+    """Another push came while this one was read, so what was read may be of both."""
+
+
+def _replace(remote: Connection, local: Connection, found: Publication, told: Progress) -> None:
+    theirs = state(remote)
+    counts = remote.one("select " + ", ".join(f"(select count(*) from {table})" for table in _COLUMNS))
+    total, done = sum(counts), 0
+    local.run("insert into chunks_fts (chunks_fts) values ('delete-all')")
+    for table in ("chunks", "chunk_vectors", "segments", "removed_vectors", "sources", "roots"):
+        local.run(f"delete from {table}")
+    (centre,) = remote.one("select centre from state where id = 1")
+    local.run(
+        """
+        update state set generation = generation + 1, version = version + 1, tokenizer = ?, embedder = ?, dimension = ?,
+          centre = ?, created_at = ?
+        where id = 1
+        """,
+        (theirs.tokenizer, theirs.embedder, theirs.dimension, centre, theirs.created_at),
+    )
+    vectors: Matrix | None = None
+    for table, columns in _COLUMNS.items():
+        width = columns.count(",") + 1
+        insert = f"insert into {table} ({columns}) values ({', '.join('?' * width)})"
+        for page in _pages(remote, table, columns, theirs.dimension or 1):
+            rows = page
+            if table == "chunk_vectors":
+                if vectors is None and theirs.dimension is not None:
+                    vectors = packed(local, theirs.dimension)
+                rows = [_with_numbers(row, vectors) for row in page]
+            local.many(insert, rows)
+            done += len(page)
+            told(done, total)
+    local.run("insert into chunks_fts (chunks_fts) values ('rebuild')")
+    for table, last in found.last_ids.items():
+        if table in _COLUMNS:
+            # What was given once is never given again: somebody may still hold it.
+            local.run("delete from sqlite_sequence where name = ?", (table,))
+            local.run("insert into sqlite_sequence (name, seq) values (?, ?)", (table, last))
+
+
+def _pages(remote: Connection, table: str, columns: str, dimension: int) -> Iterator[list[Row]]:
+    width = {"segments": SEGMENT_ROWS * (dimension + 16), "chunk_vectors": 4 * dimension}.get(table, 0)
+    key, last, limit = KEYS.get(table, "id"), -1, min(MOST_ROWS, rows_per_answer(width))
+    while page := remote.rows(f"select {columns} from {table} where {key} > ? order by {key} limit ?", (last, limit)):
+        yield page
+        last = page[-1][0]
+
+
+def _with_numbers(row: Row, vectors: Matrix | None) -> Row:
+    """A vector's row with its numbers, which the server may have in a segment alone."""
+    vector_id, text_hash, embedding = row
+    if embedding:
+        return row
+    numbers = None if vectors is None else vectors.row(vector_id)
+    if numbers is None:
+        raise Damaged("the server lacks the numbers of a vector; publish again from where it is indexed")
+    return vector_id, text_hash, to_bytes(numbers)
