@@ -73,7 +73,7 @@ class KnowledgeBase:
             # Set before looking: what is committed while we look is found the next time.
             self._looked = time.monotonic()
             known = self._vectors
-            self._vectors = self.reader.read_here(lambda connection: load(connection, known))
+            self._vectors = self.reader.read_here(lambda connection: load(connection, known), whole=False)
             return self._vectors
 
 

@@ -8,9 +8,11 @@ request: a process that serves files alone never pays for it.
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kura.errors import Damaged, KuraError, RemoteError
@@ -25,6 +27,7 @@ T = TypeVar("T")
 
 _MOST_BYTES = 1_000_000  # of values, in one request of many rows
 _MOST_ROWS = 500
+_AT_ONCE = 4  # requests, of which each may bring ten megabytes
 
 
 class _Loop:
@@ -37,15 +40,15 @@ class _Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there, and wait for it here."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.submit(work).result()
 
-    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same, waiting in the caller's event loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run `work` there, without waiting."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def begin(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` there; nobody waits for it."""
-        asyncio.run_coroutine_threadsafe(_quietly(work), self._loop)
+        self.submit(_quietly(work))
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
@@ -158,6 +161,19 @@ class RemoteConnection:
         """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
         return self._read(statements) if statements else []
 
+    def apart(self, statements: Sequence[Statement]) -> Iterator[list[Row]]:
+        """Run statements that read, each as of a version of its own, several at a time; yields the rows of each."""
+        running, waiting = _running(), list(reversed(statements))
+        under_way: deque[Future[list[Result]]] = deque()
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < _AT_ONCE:
+                    under_way.append(running.submit(self._server.read([waiting.pop()])))
+                yield under_way.popleft().result()[0].rows
+        finally:
+            for each in under_way:
+                each.cancel()
+
     def atomically(self, statements: Sequence[Statement]) -> None:
         """Run statements in one round trip, all of them or, where one fails, none.
 
@@ -217,23 +233,19 @@ class RemoteReader:
         self._server = _Server(url, token, patience)
         self._executor = executor
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self.read_here, work)
+    async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
 
-    def read_here(self, work: Callable[[Connection], T]) -> T:
+        Without `whole`, each of its statements is a transaction of its own, which saves round trips.
+        """
+        run = partial(self.read_here, work, whole=whole)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+
+    def read_here(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
         """As `read`, in the calling thread."""
         connection = RemoteConnection(self._server)
-        with connection.transaction(write=False):
+        with connection.transaction(write=False) if whole else nullcontext():
             return work(connection)
-
-    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
-        return [result.rows for result in await _running().run_async(self._server.read(statements))]
-
-    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """As `together`, in the calling thread."""
-        return [result.rows for result in _running().run(self._server.read(statements))]
 
     def close(self) -> None:
         """Close its connections."""

@@ -207,7 +207,7 @@ class Watched(Connection):
 
     def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
         found = super().rows(sql, params)
-        if "embedding from chunk_vectors" in sql:
+        if "embedding" in sql and "from chunk_vectors" in sql:
             self.read["chunk_vectors"] += len(found)
         if "codes" in sql and "from segments" in sql:
             self.read["segments"] += len(found)

@@ -10,7 +10,7 @@ from kura.store.publish.descent import remember
 from kura.store.publish.difference import MOST_ROWS
 from kura.store.publish.published import KEYS, Publication, publication
 from kura.store.publish.staging import Progress
-from kura.store.segments import SEGMENT_ROWS, packed
+from kura.store.segments import SEGMENT_ROWS, centre, packed
 from kura.store.sources import state
 from kura.vectors.codec import to_bytes
 from kura.vectors.matrix import Matrix
@@ -74,14 +74,14 @@ def _replace(remote: Connection, local: Connection, found: Publication, told: Pr
     local.run("insert into chunks_fts (chunks_fts) values ('delete-all')")
     for table in ("chunks", "chunk_vectors", "segments", "removed_vectors", "sources", "roots"):
         local.run(f"delete from {table}")
-    (centre,) = remote.one("select centre from state where id = 1")
+    (axis,) = remote.one("select centre from state where id = 1")
     local.run(
         """
         update state set generation = generation + 1, version = version + 1, tokenizer = ?, embedder = ?, dimension = ?,
           centre = ?, created_at = ?
         where id = 1
         """,
-        (theirs.tokenizer, theirs.embedder, theirs.dimension, centre, theirs.created_at),
+        (theirs.tokenizer, theirs.embedder, theirs.dimension, axis, theirs.created_at),
     )
     vectors: Matrix | None = None
     for table, columns in _COLUMNS.items():
@@ -91,7 +91,7 @@ def _replace(remote: Connection, local: Connection, found: Publication, told: Pr
             rows = page
             if table == "chunk_vectors":
                 if vectors is None and theirs.dimension is not None:
-                    vectors = packed(local, theirs.dimension)
+                    vectors = packed(local, state(local), centre(local, theirs.dimension))
                 rows = [_with_numbers(row, vectors) for row in page]
             local.many(insert, rows)
             done += len(page)
