@@ -12,28 +12,38 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
+from kura.store import sqlite
 from kura.store.catalog import Catalog, Entry, explained, listed
-from kura.store.engine import Connection
-from kura.store.migrations import now, require_readable, require_whole
+from kura.store.elsewhere import Elsewhere
+from kura.store.engine import Connection, Reader
+from kura.store.migrations import now, require_whole
 from kura.store.segments import Vectors, load
 from kura.store.sources import State, state
-from kura.store.sqlite import Reader
 from kura.types import Session
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_Key = tuple[str, str | None, str | None]
+
+RETRY_SECONDS = 2.0
+"""A database on a server that could not be opened is not tried again sooner."""
 
 
 class KnowledgeBase:
     """One opened database: it reads from it, and holds the vectors as of the version that it last saw."""
 
-    def __init__(self, reader: Reader, executor: ThreadPoolExecutor, refresh_seconds: float) -> None:
+    def __init__(
+        self, reader: Reader, executor: ThreadPoolExecutor, refresh_seconds: float, *, created_at: str
+    ) -> None:
         self.reader = reader
+        self.created_at = created_at
         self.opened_at = now()
         self._executor = executor
         self._refresh_seconds = refresh_seconds
@@ -85,29 +95,33 @@ class Library:
         catalog: Catalog,
         load_embedder: Callable[[], Embedder | None],
         *,
+        elsewhere: Elsewhere | None = None,
         refresh_seconds: float = 1.0,
         patience: float = 2.0,
     ) -> None:
         """Keep what is needed; nothing is opened before `start` or the first request.
 
         Args:
-            catalog: Where the databases are.
+            catalog: Where the databases of this machine are.
             load_embedder: Called once, in a worker thread; None means that there is no semantic search.
+            elsewhere: Databases on servers; a name that this machine has too is served from here.
             refresh_seconds: A database's version is looked at no more often than this.
             patience: Seconds that a request waits for vectors or the embedder before it goes on without them.
         """
         self.patience = patience
         self.started_at = now()
         self._catalog = catalog
+        self._elsewhere = elsewhere
         self._load_embedder = load_embedder
         self._refresh_seconds = refresh_seconds
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
         # Apart from the former: a long load must not keep searches in other databases waiting.
         self._loaders = ThreadPoolExecutor(max_workers=4, thread_name_prefix="kura-load")
-        self._listing = Reader(catalog.file, self._executor)
+        self._listing = sqlite.Reader(catalog.file, self._executor)
         self._lock = threading.Lock()
         # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
-        self._bases: dict[tuple[str, str, str | None], KnowledgeBase] = {}
+        self._bases: dict[_Key, KnowledgeBase] = {}
+        self._failed: dict[_Key, tuple[float, Unavailable]] = {}
         self._embedder: Future[Embedder | None] | None = None
 
     def start(self, within: float = 0.0) -> None:
@@ -133,7 +147,7 @@ class Library:
     async def loaded(self, session: Session) -> list[str]:
         """Names of the databases that the session may see and this process can search now."""
         entries = await self.registered(session)
-        return await self.in_thread(lambda: [entry.name for entry in entries if self._opened_or_none(entry)])
+        return await self.in_thread(self._opened_of, entries)
 
     async def open(self, session: Session, name: str) -> KnowledgeBase:
         """The database of that name, opened.
@@ -147,6 +161,8 @@ class Library:
         for entry in entries:
             if entry.name == wanted:
                 return self._open_already(entry) or await self.in_thread(self._opened, entry)
+        if self._elsewhere is not None and self._elsewhere.fault is not None:
+            raise Unavailable(name, f"the catalog that may name it cannot be read: {self._elsewhere.fault}")
         raise UnknownDatabase(name, tuple(entry.name for entry in entries))
 
     async def in_thread(self, work: Callable[..., T], *args: object) -> T:
@@ -159,14 +175,24 @@ class Library:
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._retain(())
         self._listing.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
 
     def _entries(self) -> list[Entry]:
         entries: list[Entry] = []
         if self._catalog.file.exists():
             with explained():
                 entries = self._listing.read_here(listed)
+        if self._elsewhere is not None:
+            here = {entry.name for entry in entries}
+            entries += [self._dated(entry) for entry in self._elsewhere.entries() if entry.name not in here]
+            entries.sort(key=lambda entry: entry.name)
         self._retain(entries)
         return entries
+
+    def _dated(self, entry: Entry) -> Entry:
+        base = self._open_already(entry)
+        return entry if base is None or entry.created_at is not None else replace(entry, created_at=base.created_at)
 
     def _retain(self, entries: Iterable[Entry]) -> None:
         """Close what was opened for databases that have been removed meanwhile."""
@@ -181,24 +207,42 @@ class Library:
             return self._bases.get(_key(entry))
 
     def _opened(self, entry: Entry) -> KnowledgeBase:
-        path = self._catalog.path(entry)
         base = self._open_already(entry)
-        if base is not None and path.exists():
+        if base is not None and (entry.url is not None or self._catalog.path(entry).exists()):
             return base
-        reader = Reader(path, self._executor)
-        try:
-            known = reader.read_here(_described)
-        except StoreError as error:
-            raise Unavailable(entry.name, str(error)) from error
-        if known.tenant != entry.tenant:
-            # A file that was swapped for another one must not serve a tenant's knowledge to strangers.
-            reader.close()
-            raise Unavailable(entry.name, "the database file belongs to another owner than the catalog says")
         with self._lock:
-            base = self._bases.setdefault(_key(entry), KnowledgeBase(reader, self._loaders, self._refresh_seconds))
+            at, error = self._failed.get(_key(entry), (float("-inf"), None))
+        if error is not None and time.monotonic() - at < RETRY_SECONDS:
+            raise error
+        reader = self._reader(entry)
+        try:
+            known = reader.read_here(partial(_described, tenant=entry.tenant), whole=False)
+        except StoreError as error:
+            reader.close()
+            unavailable = Unavailable(entry.name, str(error))
+            if entry.url is not None:
+                # Whoever lists all of them must not wait for this one again and again.
+                with self._lock:
+                    self._failed[_key(entry)] = time.monotonic(), unavailable
+            raise unavailable from error
+        with self._lock:
+            base = self._bases.setdefault(
+                _key(entry), KnowledgeBase(reader, self._loaders, self._refresh_seconds, created_at=known.created_at)
+            )
         if base.reader is not reader:
             reader.close()
         return base
+
+    def _reader(self, entry: Entry) -> Reader:
+        if entry.url is not None and self._elsewhere is not None:
+            return self._elsewhere.reader(entry, self._executor)
+        return sqlite.Reader(self._catalog.path(entry), self._executor)
+
+    def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
+        """Names of those that are open, or are within the library's patience."""
+        opening = {entry.name: self._loaders.submit(self._opened_or_none, entry) for entry in entries}
+        done, _ = wait(opening.values(), timeout=self.patience)
+        return [name for name, future in opening.items() if future in done and future.result() is not None]
 
     def _opened_or_none(self, entry: Entry) -> KnowledgeBase | None:
         try:
@@ -224,14 +268,18 @@ class Library:
             raise EmbedderError("the embedder could not be loaded; the log of this process says why") from error
 
 
-def _key(entry: Entry) -> tuple[str, str, str | None]:
-    return entry.file, entry.created_at, entry.tenant
+def _key(entry: Entry) -> _Key:
+    # What is on a server has its time of creation from the server, and only once it was reached.
+    return entry.url or entry.file, entry.created_at if entry.url is None else None, entry.tenant
 
 
-def _described(connection: Connection) -> State:
-    require_readable(connection)
+def _described(connection: Connection, tenant: str | None) -> State:
     require_whole(connection)
-    return state(connection)
+    known = state(connection)
+    if known.tenant != tenant:
+        # A database that was swapped for another one must not serve a tenant's knowledge to strangers.
+        raise StoreError("the database belongs to another owner than the catalog says")
+    return known
 
 
 async def waited(future: "Future[Any]", seconds: float) -> bool:

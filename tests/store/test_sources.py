@@ -62,7 +62,7 @@ def require_sound(connection: Connection) -> None:
 def found(connection: Connection, q: str) -> list[str]:
     expression = match_expression(q)
     assert expression is not None
-    return [passage.content for passage, _ in matching(connection, expression, 10)]
+    return [passage.content for passage, _ in matching(connection, expression, 10)[0]]
 
 
 def test_an_edited_source_keeps_its_id_and_gets_new_chunks(connection: Connection):
@@ -79,7 +79,7 @@ def test_an_edited_source_keeps_its_id_and_gets_new_chunks(connection: Connectio
 def test_the_heading_trail_comes_back_as_it_was_and_is_found(connection: Connection):
     heading = ("安装", 'A "quoted" title', "C:\\path")
     put(connection, "a.md", "content", heading=heading)
-    ((passage, _),) = matching(connection, match_expression("安装") or "", 10)
+    ((passage, _),) = matching(connection, match_expression("安装") or "", 10)[0]
     assert passage.heading == heading
     assert passage.content == "content"
 
@@ -88,15 +88,15 @@ def test_lines_and_ordinals_come_back_as_they_were(connection: Connection):
     root = add_root(connection, "/files", "files")
     chunk = Chunk(7, "content", (), 3, 99)
     replace_source(connection, root.id, "a", content_hash="x", size=1, mtime_ns=1, chunks=[chunk], vectors={})
-    ((passage, _),) = matching(connection, '"content"', 10)
+    ((passage, _),) = matching(connection, '"content"', 10)[0]
     assert (passage.ordinal, passage.first_line, passage.last_line) == (7, 3, 99)
 
 
 def test_a_path_is_told_with_its_label_once_there_are_several_roots(connection: Connection):
     put(connection, "a.md", "one", root="/files/docs")
-    assert [passage.source for passage, _ in matching(connection, '"one"', 10)] == ["a.md"]
+    assert [passage.source for passage, _ in matching(connection, '"one"', 10)[0]] == ["a.md"]
     put(connection, "a.md", "one", root="/other/docs")
-    assert [passage.source for passage, _ in matching(connection, '"one"', 10)] == ["docs/a.md", "docs-2/a.md"]
+    assert [passage.source for passage, _ in matching(connection, '"one"', 10)[0]] == ["docs/a.md", "docs-2/a.md"]
 
 
 def test_registering_a_folder_again_gives_the_same_root(connection: Connection):
@@ -359,7 +359,7 @@ class Indexing(RuleBasedStateMachine):
     def finds_what_the_model_holds(self) -> None:
         for q in ("fox", "知识", "art"):
             expected = sum(q in text for texts in self.model.values() for text in texts)
-            assert len(matching(self.connection, match_expression(q) or "", 100)) == expected
+            assert len(matching(self.connection, match_expression(q) or "", 100)[0]) == expected
 
     @invariant()
     def has_one_vector_for_each_text_that_is_there_and_none_else(self) -> None:
