@@ -66,7 +66,11 @@ class Settings(BaseSettings):
     )
     databases: Addresses = Field(
         default_factory=dict[str, str],
-        description="databases on servers, such as `notes=libsql://notes-me.turso.io`; comma-separated",
+        description="databases on servers, such as `notes=libsql://notes-me.turso.io`; comma-separated;"
+        " `notes@company-a=…` belongs to that tenant",
+    )
+    catalog: str | None = Field(
+        default=None, description="URL of a database on a server whose table `databases` names others"
     )
     database_tokens: SecretStr | None = Field(
         default=None, description="their tokens, `notes=eyJ…`, comma-separated; one alone is for all of them"

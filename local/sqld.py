@@ -187,6 +187,8 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8090, help="default: %(default)s")
     parser.add_argument("--auth", action="store_true", help="ask for tokens; two are printed")
     arguments = parser.parse_args()
+    # Ended by whoever started it, the server goes too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     key = Key() if arguments.auth else None
     with libsql_server(arguments.folder, port=arguments.port, jwt_key=key.public if key else None) as server:
         print(f"listening on {server.url}", flush=True)

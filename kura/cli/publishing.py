@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 
+from kura.chosen import elsewhere_of, tokens_of
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option
 from kura.errors import ArgumentError, StoreError, UnknownDatabase
 from kura.ingest.roots import writing
 from kura.settings import Settings, read_settings
 from kura.store.address import address
 from kura.store.catalog import Catalog, Entry
+from kura.store.elsewhere import CATALOG, enter, leave
 from kura.store.engine import Connection
 from kura.store.lock import publishing
 from kura.store.publish.descent import changed_since, last_address, owner, remember
@@ -24,7 +26,6 @@ from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
 from kura.store.remote import open_remote
 from kura.store.sqlite import copy_to, open_for_reading
-from kura.store.tokens import Tokens
 
 Progress = Callable[[int, int], None]
 
@@ -69,14 +70,16 @@ def push_command(
         ):
             planned = plan(local, remote, all_vectors=with_vectors, force=force, upgrade=upgrade)
             _say(entry.name, planned)
-            if dry_run or planned.how == "nothing":
+            if dry_run:
                 return
-            token = secrets.token_hex(16)
-            with writing(path, patience=LOCK_PATIENCE) as connection:
-                remember(connection, token, target, local)
-            with _bar("publishing") as progress:
-                push(local, remote, planned, token, whose, progress)
-    click.echo(f'published "{entry.name}" to {target}')
+            if planned.how != "nothing":
+                token = secrets.token_hex(16)
+                with writing(path, patience=LOCK_PATIENCE) as connection:
+                    remember(connection, token, target, local)
+                with _bar("publishing") as progress:
+                    push(local, remote, planned, token, whose, progress)
+                click.echo(f'published "{entry.name}" to {target}')
+        _enter(settings, entry, target)
 
 
 @click.command("pull")
@@ -148,7 +151,17 @@ def remove_published(settings: Settings, name: str, url: str | None, *, ask: Cal
     ask(target)
     with _server(settings, name, target) as remote:
         remove(remote)
+    if settings.catalog is not None:
+        with _server(settings, CATALOG, address(settings.catalog)) as catalog:
+            leave(catalog, name)
     click.echo(f'removed what was published of "{name}" from {target}')
+
+
+def _enter(settings: Settings, entry: Entry, target: str) -> None:
+    """Name what was published in the catalog on a server, where one is set."""
+    if settings.catalog is not None:
+        with _server(settings, CATALOG, address(settings.catalog)) as catalog:
+            enter(catalog, entry, target)
 
 
 def _known_address(settings: Settings, name: str) -> str | None:
@@ -162,17 +175,27 @@ def _known_address(settings: Settings, name: str) -> str | None:
 
 
 def _target(settings: Settings, name: str, given: str | None, last: str | None) -> str:
-    url = given or settings.databases.get(name) or last
+    if given is not None:
+        return address(given)
+    set_there = [entry.url for entry in _elsewhere(settings) if entry.name == name]
+    url = set_there[0] if set_there else last
     if url is None:
         raise ArgumentError(f'invalid argument: it is not known where "{name}" is published; name its URL')
-    return address(url)
+    return url
+
+
+def _elsewhere(settings: Settings) -> list[Entry]:
+    elsewhere = elsewhere_of(settings)
+    if elsewhere is None:
+        return []
+    with closing(elsewhere):
+        return elsewhere.entries()
 
 
 @contextmanager
 def _server(settings: Settings, name: str, target: str) -> Generator[Connection]:
-    text = settings.database_tokens.get_secret_value() if settings.database_tokens else None
     try:
-        with closing(open_remote(target, Tokens(text, settings.database_tokens_file).of(name))) as remote:
+        with closing(open_remote(target, tokens_of(settings).of(name))) as remote:
             yield remote
     except StoreError as error:
         raise type(error)(f'database "{name}": {error}') from error

@@ -128,7 +128,7 @@ class Library:
         """Begin to load the embedder and every database; wait for them for at most `within` seconds."""
         until = time.monotonic() + within
         embedder = self.embedder()
-        beginning = [self._loaders.submit(self._begin, entry) for entry in self._entries()]
+        beginning = [self._loaders.submit(self._begin, entry) for entry in self.entries()]
         begun, _ = wait(beginning, timeout=within)
         loading: list[Future[Any]] = [future for done in begun if (future := done.result()) is not None]
         wait([embedder, *loading], timeout=max(0.0, until - time.monotonic()))
@@ -142,7 +142,7 @@ class Library:
 
     async def registered(self, session: Session) -> list[Entry]:
         """All databases that the session may see, by name."""
-        return [entry for entry in await self.in_thread(self._entries) if may_see(session, entry.name, entry.tenant)]
+        return [entry for entry in await self.in_thread(self.entries) if may_see(session, entry.name, entry.tenant)]
 
     async def loaded(self, session: Session) -> list[str]:
         """Names of the databases that the session may see and this process can search now."""
@@ -178,7 +178,8 @@ class Library:
         if self._elsewhere is not None:
             self._elsewhere.close()
 
-    def _entries(self) -> list[Entry]:
+    def entries(self) -> list[Entry]:
+        """All databases, whoever may see them, by name."""
         entries: list[Entry] = []
         if self._catalog.file.exists():
             with explained():

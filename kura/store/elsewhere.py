@@ -10,7 +10,7 @@ from kura.errors import ConfigurationError, KuraError, StoreError
 from kura.store.address import Patience, address
 from kura.store.catalog import Entry, legal_name
 from kura.store.engine import Connection
-from kura.store.remote import RemoteConnection, RemoteReader, open_remote
+from kura.store.remote import RemoteReader, open_remote
 from kura.store.tokens import Tokens
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ def _listed(catalog: Connection) -> list[Entry]:
     return found
 
 
-def enter(catalog: RemoteConnection, entry: Entry, url: str) -> None:
+def enter(catalog: Connection, entry: Entry, url: str) -> None:
     """Name a database in a catalog, which is made where it is not there."""
     catalog.atomically(
         [
@@ -129,6 +129,6 @@ def enter(catalog: RemoteConnection, entry: Entry, url: str) -> None:
     )
 
 
-def leave(catalog: RemoteConnection, name: str) -> None:
+def leave(catalog: Connection, name: str) -> None:
     """Take a database out of a catalog."""
     catalog.atomically([(_TABLE, ()), ("delete from databases where name = ?", (name,))])

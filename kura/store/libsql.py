@@ -9,6 +9,7 @@ Protocol: https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_3_SPEC.md
 import asyncio
 import json
 import math
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -278,5 +279,5 @@ def _why(error: aiohttp.ClientConnectorError) -> str:
         return "no such host is known"
     if isinstance(error, aiohttp.ClientSSLError):
         return "its certificate cannot be verified"
-    cause = error.os_error.strerror
-    return cause.lower() if cause else "no connection"
+    number = error.os_error.errno
+    return os.strerror(number).lower() if number else "no connection"
