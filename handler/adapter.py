@@ -52,6 +52,9 @@ class Handler:
             Catalog(settings.data_dir),
             partial(load_chosen, settings),
             elsewhere=elsewhere_of(settings),
+            vector_memory=settings.vector_memory,
+            spill=settings.cache_dir,
+            copies=settings.vector_copies,
             refresh_seconds=settings.refresh_seconds,
             patience=PATIENCE_SECONDS,
         )

@@ -21,6 +21,7 @@ import urllib.request
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import jwt
 import platformdirs
@@ -180,6 +181,11 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"the server did not answer within {READY_SECONDS:g} seconds")
 
 
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    # Ended by whoever started it, it takes the server along.
+    sys.exit(0)
+
+
 def main() -> int:
     """Run a server until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m local.sqld", description=__doc__)
@@ -187,8 +193,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8090, help="default: %(default)s")
     parser.add_argument("--auth", action="store_true", help="ask for tokens; two are printed")
     arguments = parser.parse_args()
-    # Ended by whoever started it, the server goes too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     key = Key() if arguments.auth else None
     with libsql_server(arguments.folder, port=arguments.port, jwt_key=key.public if key else None) as server:
         print(f"listening on {server.url}", flush=True)

@@ -14,6 +14,9 @@ def open_library(settings: Settings, *, patience: float = 2.0) -> Library:
         Catalog(settings.data_dir),
         partial(load_chosen, settings),
         elsewhere=elsewhere_of(settings),
+        vector_memory=settings.vector_memory,
+        spill=settings.cache_dir,
+        copies=settings.vector_copies,
         refresh_seconds=settings.refresh_seconds,
         patience=patience,
     )

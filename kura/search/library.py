@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kura.access.principal import may_see
@@ -21,16 +22,20 @@ from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
 from kura.store import sqlite
 from kura.store.catalog import Catalog, Entry, explained, listed
+from kura.store.copies import file_of, keep, kept
 from kura.store.elsewhere import Elsewhere
 from kura.store.engine import Connection, Reader
 from kura.store.migrations import now, require_whole
-from kura.store.segments import Vectors, load
+from kura.store.segments import Room, Vectors, load
 from kura.store.sources import State, state
 from kura.types import Session
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Key = tuple[str, str | None, str | None]
+
+VECTOR_MEMORY = 1_000_000_000
+"""Bytes for the vectors of one database, unless told otherwise: 650,000 of 384 dimensions."""
 
 RETRY_SECONDS = 2.0
 """A database on a server that could not be opened is not tried again sooner."""
@@ -40,10 +45,29 @@ class KnowledgeBase:
     """One opened database: it reads from it, and holds the vectors as of the version that it last saw."""
 
     def __init__(
-        self, reader: Reader, executor: ThreadPoolExecutor, refresh_seconds: float, *, created_at: str
+        self,
+        reader: Reader,
+        executor: ThreadPoolExecutor,
+        refresh_seconds: float,
+        *,
+        created_at: str,
+        room: Room,
+        copy: Path | None = None,
     ) -> None:
+        """Keep what is needed; vectors are loaded when they are first asked for.
+
+        Args:
+            reader: Of the database.
+            executor: Where to load.
+            refresh_seconds: The version is looked at no more often than this.
+            created_at: When the database was created.
+            room: What there is for its vectors.
+            copy: The file in which they are kept for the next start; None is no file.
+        """
         self.reader = reader
         self.created_at = created_at
+        self._room = room
+        self._copy = copy
         self.opened_at = now()
         self._executor = executor
         self._refresh_seconds = refresh_seconds
@@ -82,9 +106,16 @@ class KnowledgeBase:
         with self._writing:
             # Set before looking: what is committed while we look is found the next time.
             self._looked = time.monotonic()
-            known = self._vectors
-            self._vectors = self.reader.read_here(lambda connection: load(connection, known), whole=False)
-            return self._vectors
+            known, room, copy = self._vectors, self._room, self._copy
+            if known is None and copy is not None:
+                known = kept(copy)
+            before = known
+            vectors = self.reader.read_here(lambda connection: load(connection, known, room), whole=False)
+            self._vectors = vectors
+            if copy is not None and (before is None or before.state.generation != vectors.state.generation):
+                # Not before it is in use: nobody waits for the file.
+                self._executor.submit(keep, copy, vectors)
+            return vectors
 
 
 class Library:
@@ -96,6 +127,9 @@ class Library:
         load_embedder: Callable[[], Embedder | None],
         *,
         elsewhere: Elsewhere | None = None,
+        vector_memory: int = VECTOR_MEMORY,
+        spill: Path | None = None,
+        copies: Path | None = None,
         refresh_seconds: float = 1.0,
         patience: float = 2.0,
     ) -> None:
@@ -105,6 +139,10 @@ class Library:
             catalog: Where the databases of this machine are.
             load_embedder: Called once, in a worker thread; None means that there is no semantic search.
             elsewhere: Databases on servers; a name that this machine has too is served from here.
+            vector_memory: Bytes of memory that the vectors of one database may take.
+            spill: A folder for files that are mapped into memory where vectors of a local database take more; None is
+                that of the data directory.
+            copies: A folder in which vectors from servers are kept for the next start; None keeps none.
             refresh_seconds: A database's version is looked at no more often than this.
             patience: Seconds that a request waits for vectors or the embedder before it goes on without them.
         """
@@ -112,6 +150,9 @@ class Library:
         self.started_at = now()
         self._catalog = catalog
         self._elsewhere = elsewhere
+        self._vector_memory = vector_memory
+        self._spill = spill or catalog.data_dir / "vectors"
+        self._copies = copies
         self._load_embedder = load_embedder
         self._refresh_seconds = refresh_seconds
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
@@ -228,7 +269,15 @@ class Library:
             raise unavailable from error
         with self._lock:
             base = self._bases.setdefault(
-                _key(entry), KnowledgeBase(reader, self._loaders, self._refresh_seconds, created_at=known.created_at)
+                _key(entry),
+                KnowledgeBase(
+                    reader,
+                    self._loaders,
+                    self._refresh_seconds,
+                    created_at=known.created_at,
+                    room=Room(self._vector_memory, self._spill if entry.url is None else None),
+                    copy=file_of(self._copies, entry.url) if self._copies and entry.url else None,
+                ),
             )
         if base.reader is not reader:
             reader.close()

@@ -3,14 +3,19 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from kura.errors import Busy, Damaged
+from kura.errors import Busy, Damaged, StoreError
 from kura.store.engine import Connection, Row, rows_per_answer
 from kura.store.sources import STATE, STATISTICS, State, Statistics, state
 from kura.vectors.codec import CODEC, Floats, centre_of, from_bytes, pack, repacked, to_bytes, unpack
 from kura.vectors.matrix import Matrix
+from kura.vectors.room import Allocate, in_files, in_memory
+
+Place = Literal["memory", "file", "server", "nowhere"]
 
 SEGMENT_ROWS = 1024
 
@@ -30,12 +35,32 @@ _SEGMENTS = f"""
 class Vectors:
     """A database's vectors as of one version, with the counts of that version.
 
-    `matrix` is None where no embedder has come yet.
+    Attributes:
+        state: Of that version.
+        counts: The same.
+        matrix: None where no embedder has come yet, or the vectors are not here.
+        place: Where they are: in `memory`, in a `file` that is mapped into it, or on the `server`, which compares them
+            itself; `nowhere` where there are too many for memory and the server does not have them one by one.
     """
 
     state: State
     counts: Statistics
     matrix: Matrix | None
+    place: Place = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a process has for the vectors of one database.
+
+    Attributes:
+        memory: Bytes of memory; beyond that they are elsewhere.
+        directory: Where files are made that are mapped into memory; None where the database is on a server, which
+            then compares them.
+    """
+
+    memory: int
+    directory: Path | None
 
 
 def seal(connection: Connection) -> None:
@@ -70,22 +95,30 @@ def seal(connection: Connection) -> None:
         _pack_rest(connection, dimension, axis)
 
 
-def load(connection: Connection, known: Vectors | None = None) -> Vectors:
+def load(connection: Connection, known: Vectors | None = None, room: Room | None = None) -> Vectors:
     """All vectors of the database, or, where some are `known`, those plus the difference.
 
     Needs no transaction around it: what is read in several requests belongs together as long as the generation is the
     same, and is read anew where it is not. Rows outside of segments are read through the same packing, so no score
     depends on how far packing has come.
 
+    Args:
+        connection: For reading.
+        known: What was loaded before.
+        room: What there is for them; None is memory without end.
+
     Raises:
         Damaged: if a segment or row does not have the form that the database says.
         Busy: if new generations kept coming.
+        StoreError: if there is no space for a file that is needed.
     """
     for _ in range(_TRIES):
         try:
-            return _loaded(connection, known)
+            return _loaded(connection, known, room)
         except _Moved:
             known = None
+        except OSError as error:
+            raise StoreError(f"there is no room for a file of vectors: {error.strerror}") from error
     raise Busy("new generations of the database kept coming while its vectors were read; try again")
 
 
@@ -93,7 +126,7 @@ class _Moved(Exception):
     """A generation ended while its vectors were read."""
 
 
-def _loaded(connection: Connection, known: Vectors | None) -> Vectors:
+def _loaded(connection: Connection, known: Vectors | None, room: Room | None) -> Vectors:
     current = state(connection)
     if known is not None and known.state == current:
         return known
@@ -113,9 +146,17 @@ def _loaded(connection: Connection, known: Vectors | None) -> Vectors:
     current, counts = State(*described[0]), Statistics(*counted[0])
     if current.dimension is None:
         return Vectors(current, counts, None)
+    allocate, place = in_memory, _place(counts.vectors, current.dimension, room)
+    if place == "server":
+        (whole,) = connection.one("select all_vectors from publication where id = 1")
+        return Vectors(current, counts, None, "server" if whole else "nowhere")
+    if place == "file" and room is not None and room.directory is not None:
+        allocate = in_files(room.directory)
+    if known is not None and known.place != place and matrix is not None:
+        raise _Moved  # it has outgrown its place, or fits again: from the start
     axis = _axis(centre[0], current.dimension)
     if matrix is None:
-        matrix = packed(connection, current, axis)
+        matrix = packed(connection, current, axis, allocate=allocate)
     limit = min(4096, rows_per_answer(4 * current.dimension))
     while rows := connection.rows(
         f"select id, embedding, {_GENERATION} from chunk_vectors where id > ? order by id limit ?",
@@ -124,7 +165,13 @@ def _loaded(connection: Connection, known: Vectors | None) -> Vectors:
         _require(current, rows)
         ids = np.array([row[0] for row in rows], np.int64)
         matrix = matrix.extended(ids, _loose(connection, current, axis, rows))
-    return Vectors(current, counts, matrix.without(row[0] for row in removed))
+    return Vectors(current, counts, matrix.without(row[0] for row in removed), place)
+
+
+def _place(count: int, dimension: int, room: Room | None) -> Place:
+    if room is None or 4 * count * dimension <= room.memory:
+        return "memory"
+    return "server" if room.directory is None else "file"
 
 
 def _follows(current: State, known: State) -> bool:
@@ -161,7 +208,9 @@ def _loose(connection: Connection, current: State, axis: Floats, rows: Sequence[
     return numbers
 
 
-def packed(connection: Connection, current: State, axis: Floats, *, above: int = -1) -> Matrix:
+def packed(
+    connection: Connection, current: State, axis: Floats, *, above: int = -1, allocate: Allocate = in_memory
+) -> Matrix:
     """The vectors that are in segments, of those segments that hold an id above the given one.
 
     Raises:
@@ -173,7 +222,7 @@ def packed(connection: Connection, current: State, axis: Floats, *, above: int =
     )
     _require(current, sizes)
     count = sum(row[1] for row in sizes)
-    ids, rows, filled = np.empty(count, np.int64), np.empty((count, dimension), np.float32), 0
+    ids, rows, filled = np.empty(count, np.int64), allocate(count, dimension), 0
     step = rows_per_answer(SEGMENT_ROWS * (dimension + 16))
     pages = [json.dumps([row[0] for row in sizes[start : start + step]]) for start in range(0, len(sizes), step)]
     for page in connection.apart([(_SEGMENTS, (page,)) for page in pages]):
@@ -197,7 +246,7 @@ def packed(connection: Connection, current: State, axis: Floats, *, above: int =
         raise _Moved  # the last segment was packed anew
     if not (ids[1:] > ids[:-1]).all():
         raise _damaged("the segments of vectors overlap")
-    return Matrix(dimension, ids, rows)
+    return Matrix(dimension, ids, rows, allocate=allocate)
 
 
 def _pack_rest(connection: Connection, dimension: int, centre: Floats) -> None:

@@ -77,6 +77,36 @@ def bearing(connection: Connection, vector_ids: Sequence[int], limit: int) -> tu
     return [(row[0], _passage(row[1:])) for row in rows], State(*described[0])
 
 
+def nearest(connection: Connection, query: bytes, limit: int) -> tuple[list[tuple[float, Passage]], State]:
+    """The passages whose vectors are nearest to a query's, as the server itself compares them, best first.
+
+    Args:
+        connection: To a libSQL server that has every vector as float32.
+        query: The query's vector, little-endian float32.
+        limit: How many passages.
+
+    Returns:
+        Each with its cosine similarity, and the state of the database that they were found in.
+    """
+    search: Statement = (
+        f"""
+        with near as materialized (
+          select id as vector_id, 1 - vector_distance_cos(embedding, ?) as score from chunk_vectors
+          order by score desc, id limit ?
+        ), best as materialized (
+          select near.score, near.vector_id, c.id from near join chunks c on c.vector_id = near.vector_id
+          order by near.score desc, near.vector_id, c.id limit ?
+        )
+        select best.score, {_PASSAGE}
+        from best join chunks c on c.id = best.id join sources s on s.id = c.source_id join roots r on r.id = s.root_id
+        order by best.score desc, best.vector_id, best.id
+        """,
+        (query, limit, limit),
+    )
+    described, rows = connection.together([(STATE, ()), search])
+    return [(row[0], _passage(row[1:])) for row in rows], State(*described[0])
+
+
 def _passage(row: Row) -> Passage:
     chunk_id, source, ordinal, content, heading, first, last = row
     return Passage(chunk_id, source, ordinal, content, tuple(json.loads(heading)), first, last)
