@@ -16,10 +16,10 @@ from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog, Entry
 from kura.store.engine import Connection
 from kura.store.migrations import require_whole
-from kura.store.publish.published import publication
+from kura.store.publish.published import Publication, publication
 from kura.store.remote import open_remote
-from kura.store.segments import seal
-from kura.store.sources import find_root, remove_root, roots, state, statistics
+from kura.store.segments import Place, Room, place_of, seal
+from kura.store.sources import State, Statistics, find_root, remove_root, roots, state, statistics
 from kura.store.sqlite import open_for_reading
 
 Described = dict[str, str | int | list[str] | None]
@@ -192,6 +192,7 @@ def _described(settings: Settings, entry: Entry) -> Described:
         "pending": counts.pending,
         "pendingSince": counts.pending_since,
         "embedder": known.embedder,
+        "vectors": _place(settings, entry, known, counts, found),
         "version": known.version,
     }
     if entry.url is not None:
@@ -201,6 +202,26 @@ def _described(settings: Settings, entry: Entry) -> Described:
         "bytes": (settings.data_dir / entry.file).stat().st_size,
         "folders": [f"{root.label}: {root.path}" if is_here(root) else root.label for root in folders],
     }
+
+
+def _place(settings: Settings, entry: Entry, known: State, counts: Statistics, found: Publication | None) -> str | None:
+    """Where a process with these settings holds the vectors."""
+    if known.dimension is None:
+        return None
+    room = Room(settings.vector_memory, settings.cache_dir if entry.url is None else None)
+    place = place_of(counts.vectors, known.dimension, room)
+    if place == "server" and (found is None or not found.all_vectors):
+        place = "nowhere"
+    size = f"{4 * counts.vectors * known.dimension / 1e6:.1f} MB"
+    return f"{size} {_PLACES[place]}"
+
+
+_PLACES: dict[Place, str] = {
+    "memory": "in memory",
+    "file": "mapped from a file",
+    "server": "compared by the server",
+    "nowhere": "beyond KURA_VECTOR_MEMORY; publish with --with-vectors, or raise it",
+}
 
 
 def _open(settings: Settings, entry: Entry) -> Connection:

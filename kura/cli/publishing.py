@@ -21,7 +21,7 @@ from kura.store.engine import Connection
 from kura.store.lock import publishing
 from kura.store.publish.descent import changed_since, last_address, owner, remember
 from kura.store.publish.plan import Plan, plan
-from kura.store.publish.published import remove
+from kura.store.publish.published import publication, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
 from kura.store.remote import open_remote
@@ -87,9 +87,12 @@ def push_command(
 @click.option("--from", "url", help="The server's database. [default: as for kura push]")
 @click.option("--tenant", help="Where NAME is not there yet: only sessions of this tenant see it.")
 @click.option("--force", is_flag=True, help="Discard what was indexed here and not published.")
+@click.option("--or-add", is_flag=True, help="Where nothing is published yet, leave an empty database.")
 @data_dir_option
 @click.pass_obj
-def pull_command(data_dir: Path | None, name: str, url: str | None, tenant: str | None, *, force: bool) -> None:
+def pull_command(
+    data_dir: Path | None, name: str, url: str | None, tenant: str | None, *, force: bool, or_add: bool
+) -> None:
     """Fetch what is published into the database NAME, which is created where it is not there.
 
     Index into it and push: only what changed travels. Folders are taken up again by `kura index NAME PATH`.
@@ -107,12 +110,15 @@ def pull_command(data_dir: Path | None, name: str, url: str | None, tenant: str 
                 )
             target = _target(settings, entry.name, url, last_address(local))
             with _server(settings, entry.name, target) as remote, _bar("fetching") as progress:
-                found = pull(remote, local, target, progress)
+                found = None if or_add and publication(remote) is None else pull(remote, local, target, progress)
         done = True
     finally:
         if fresh and not done:
             catalog.remove(entry.name)
-    click.echo(f'fetched "{entry.name}" as published {found.pushed_at}')
+    if found is None:
+        click.echo(f'nothing is published yet; "{entry.name}" is empty')
+    else:
+        click.echo(f'fetched "{entry.name}" as published {found.pushed_at}')
 
 
 @click.command("rollback")

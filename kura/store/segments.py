@@ -146,7 +146,7 @@ def _loaded(connection: Connection, known: Vectors | None, room: Room | None) ->
     current, counts = State(*described[0]), Statistics(*counted[0])
     if current.dimension is None:
         return Vectors(current, counts, None)
-    allocate, place = in_memory, _place(counts.vectors, current.dimension, room)
+    allocate, place = in_memory, place_of(counts.vectors, current.dimension, room)
     if place == "server":
         (whole,) = connection.one("select all_vectors from publication where id = 1")
         return Vectors(current, counts, None, "server" if whole else "nowhere")
@@ -168,7 +168,8 @@ def _loaded(connection: Connection, known: Vectors | None, room: Room | None) ->
     return Vectors(current, counts, matrix.without(row[0] for row in removed), place)
 
 
-def _place(count: int, dimension: int, room: Room | None) -> Place:
+def place_of(count: int, dimension: int, room: Room | None) -> Place:
+    """Where so many vectors are held, if there is that much room."""
     if room is None or 4 * count * dimension <= room.memory:
         return "memory"
     return "server" if room.directory is None else "file"
