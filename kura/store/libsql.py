@@ -7,6 +7,7 @@ Protocol: https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_3_SPEC.md
 """
 
 import asyncio
+import io
 import json
 import math
 import warnings
@@ -193,8 +194,9 @@ class PipelineClient(HttpClient):
 
     async def _answer(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, float]:
         try:
+            # In a file, as aiohttp wants it of large bodies.
             async with self._session.post(
-                url, data=body, headers=headers, allow_redirects=False
+                url, data=io.BytesIO(body), headers=headers, allow_redirects=False
             ) as response:
                 wait = response.headers.get("Retry-After", "")
                 return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
