@@ -62,16 +62,20 @@ class Server:
 
     def add(self, name: str) -> str:
         """Add a database to a server that has several; returns its URL."""
+        self._ask("POST", f"/v1/namespaces/{name}/create", b"{}")
+        return self.url.replace("://" + HOST, f"://{name}.localhost")
+
+    def remove(self, name: str) -> None:
+        """Remove a database of a server that has several, with all that is in it."""
+        self._ask("DELETE", f"/v1/namespaces/{name}")
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> None:
         if self.admin is None:
             raise ValueError("this server has one database; start it with several=True")
         request = urllib.request.Request(  # noqa: S310 - our own loopback address
-            f"{self.admin}/v1/namespaces/{name}/create",
-            data=b"{}",
-            headers={"Content-Type": "application/json"},
-            method="POST",
+            self.admin + path, data=body, headers={"Content-Type": "application/json"}, method=method
         )
         urllib.request.urlopen(request, timeout=READY_SECONDS).close()  # noqa: S310 - the same
-        return self.url.replace("://" + HOST, f"://{name}.localhost")
 
 
 @contextlib.contextmanager

@@ -7,9 +7,11 @@ Protocol: https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_3_SPEC.md
 """
 
 import asyncio
+import io
 import json
 import math
 import os
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -64,14 +66,25 @@ class _Passing(Exception):
         self.error, self.wait = error, wait
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Closes nothing in a process that was forked: that would unregister sockets which the parent still listens to."""
+
+    forked = False
+
+    def __del__(self, _warnings: Any = warnings) -> None:  # noqa: ANN401 - as the driver's own
+        if not self.forked:
+            super().__del__(_warnings)
+
+
 class PipelineClient(HttpClient):
     """A client of one database, bound to the event loop that it is made in."""
 
     def __init__(self, url: str, token: Token, patience: Patience) -> None:
         # Not the driver's own: without a token that sends "Bearer None", and it waits for ever.
         self._url = url.rstrip("/") + "/"
+        self._connector = _Connector(limit=32, keepalive_timeout=_IDLE_SECONDS)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=32, keepalive_timeout=_IDLE_SECONDS),
+            connector=self._connector,
             timeout=aiohttp.ClientTimeout(total=patience.total, connect=patience.connect),
             # Compressed, ten thousand vectors took twenty times as long.
             headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
@@ -80,6 +93,11 @@ class PipelineClient(HttpClient):
         self._patience = patience
         self._version = "v3"
         self.host = urlsplit(url).netloc
+
+    def forget(self) -> None:
+        """Let go of the connections without closing them, in a process that was forked."""
+        self._connector.forked = True
+        self._session.detach()
 
     async def read(self, statements: Sequence[Statement]) -> list[Result]:
         """Run statements that read, as of one version, and again where that may help: reading twice does no harm.
@@ -177,7 +195,10 @@ class PipelineClient(HttpClient):
 
     async def _answer(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, float]:
         try:
-            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            # In a file, as aiohttp wants it of large bodies.
+            async with self._session.post(
+                url, data=io.BytesIO(body), headers=headers, allow_redirects=False
+            ) as response:
                 wait = response.headers.get("Retry-After", "")
                 return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
         except aiohttp.ClientConnectorError as error:

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Generator
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from kura.store.catalog import Catalog
-from kura.store.migrations import migrate
+from kura.store.engine import Connection
 from kura.store.segments import seal
 from kura.store.sources import (
     add_root,
@@ -31,17 +30,10 @@ from kura.store.sources import (
     text_hash,
     touch_source,
 )
-from kura.store.sqlite import Connection
 from kura.store.statements import matching
 from kura.text.tokens import TOKENIZER_VERSION, match_expression
 from kura.types import Chunk
 from tests.store.writing import chunks_of, embedded, put, writing
-
-
-@pytest.fixture
-def connection(catalog: Catalog) -> Generator[Connection]:
-    with writing(catalog, catalog.add("notes")) as connection:
-        yield connection
 
 
 def version(connection: Connection) -> int:
@@ -291,7 +283,6 @@ def test_what_changes_nothing_leaves_the_version(connection: Connection, embedde
     attach(connection, {})
     attach(connection, embedded(embedder, ["gone meanwhile"]))
     seal(connection)
-    migrate(connection)
     assert version(connection) == before
     known = sources(connection, roots(connection)[0].id)["a.md"]
     assert (known.size, known.mtime_ns) == (5, 6)
