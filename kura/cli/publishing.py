@@ -24,6 +24,7 @@ from kura.store.publish.plan import Plan, plan
 from kura.store.publish.published import publication, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
+from kura.store.publish.tables import push_tables
 from kura.store.remote import open_remote
 from kura.store.sqlite import copy_to, open_for_reading
 
@@ -46,10 +47,19 @@ to_option = click.option(
 @click.option(
     "--with-vectors", is_flag=True, help="Send each vector unpacked too, for servers that compare them themselves."
 )
+@click.option("--table", "tables", multiple=True, help="Publish this table of yours too, whole; can be repeated.")
 @data_dir_option
 @click.pass_obj
 def push_command(
-    data_dir: Path | None, name: str, url: str | None, *, dry_run: bool, force: bool, upgrade: bool, with_vectors: bool
+    data_dir: Path | None,
+    name: str,
+    url: str | None,
+    tables: tuple[str, ...],
+    *,
+    dry_run: bool,
+    force: bool,
+    upgrade: bool,
+    with_vectors: bool,
 ) -> None:
     """Publish the database NAME to a libSQL server, such as Turso. Only what changed travels.
 
@@ -79,6 +89,10 @@ def push_command(
                 with _bar("publishing") as progress:
                     push(local, remote, planned, token, whose, progress)
                 click.echo(f'published "{entry.name}" to {target}')
+            if tables:
+                with _bar("publishing tables") as progress:
+                    push_tables(local, remote, tables, progress, force=force)
+                click.echo(f"published {', '.join(tables)}")
         _enter(settings, entry, target)
 
 

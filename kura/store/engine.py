@@ -13,6 +13,11 @@ ANSWER_BYTES = 6_000_000
 """Bytes of values that are asked for at once: a server's answer has ten megabytes at most, with blobs as base64."""
 
 
+def quoted(name: str) -> str:
+    """A name as SQL takes it for an identifier, whatever is in it."""
+    return '"{}"'.format(name.replace('"', '""'))
+
+
 def rows_per_answer(width: int) -> int:
     """How many rows of `width` bytes can be asked for at once; one at least."""
     return max(1, ANSWER_BYTES // max(1, width))
