@@ -10,6 +10,7 @@ import asyncio
 import io
 import json
 import math
+import os
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -197,8 +198,11 @@ class PipelineClient(HttpClient):
                 wait = response.headers.get("Retry-After", "")
                 return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
         except aiohttp.ClientConnectorError as error:
-            # Nothing was sent.
+            # Nothing was sent, here and in the next case.
             raise _Passing(Unreachable(f"{self.host} cannot be reached: {_why(error)}")) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            reason = f"no connection in {self._patience.connect:g} seconds"
+            raise _Passing(Unreachable(f"{self.host} cannot be reached: {reason}")) from error
         except TimeoutError as error:
             reason = f"{self.host} did not answer in {self._patience.total:g} seconds"
             raise _Passing(Unreachable(f"{reason}; what was sent may have taken place")) from error
@@ -309,5 +313,5 @@ def _why(error: aiohttp.ClientConnectorError) -> str:
         return "no such host is known"
     if isinstance(error, aiohttp.ClientSSLError):
         return "its certificate cannot be verified"
-    cause = error.os_error.strerror
-    return cause.lower() if cause else "no connection"
+    number = error.os_error.errno  # asyncio's text names the address again
+    return os.strerror(number).lower() if number else "no connection"
