@@ -12,7 +12,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -58,11 +58,17 @@ class Result:
 
 
 class _Passing(Exception):
-    """No answer this time. `error` is what it comes to if it stays so; `wait` is what the server asked for, seconds."""
+    """No answer this time.
 
-    def __init__(self, error: StoreError, wait: float = 0.0) -> None:
+    Attributes:
+        error: What it comes to if it stays so.
+        wait: Seconds that the server asked for.
+        untouched: Whether nothing of what was asked has taken place, for certain.
+    """
+
+    def __init__(self, error: StoreError, wait: float = 0.0, *, untouched: bool = False) -> None:
         super().__init__(str(error))
-        self.error, self.wait = error, wait
+        self.error, self.wait, self.untouched = error, wait, untouched
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -104,28 +110,16 @@ class PipelineClient(HttpClient):
         Raises:
             StoreError: if there is no usable answer.
         """
-        attempt = 0
-        while True:
-            try:
-                return await self._run(statements)
-            except _Passing as passing:
-                attempt += 1
-                if attempt >= self._patience.attempts:
-                    raise passing.error from passing
-                pause = max(self._patience.pause * 2 ** (attempt - 1), passing.wait)
-                await asyncio.sleep(min(pause, self._patience.total))
+        return await self._run(statements, again=lambda _passing: True)
 
     async def write(self, statements: Sequence[Statement]) -> list[Result]:
-        """Run statements once: all of them or, where one fails, none.
+        """Run statements once: all of them or, where one fails, none. Again only where nothing took place for certain.
 
         Raises:
             Unreachable: if it is not known whether they took place.
             StoreError: if they did not.
         """
-        try:
-            return await self._run(statements)
-        except _Passing as passing:
-            raise passing.error from passing
+        return await self._run(statements, again=lambda passing: passing.untouched)
 
     async def stream(self, baton: str | None, statements: Sequence[Statement], *, last: bool = False) -> "Step":
         """Run statements, up to the first that fails, in a transaction that goes on over several requests.
@@ -148,7 +142,19 @@ class PipelineClient(HttpClient):
             results = _step_results(answer, len(steps)) if steps else []
         return Step(cast("str | None", answer.get("baton")), results)
 
-    async def _run(self, statements: Sequence[Statement]) -> list[Result]:
+    async def _run(self, statements: Sequence[Statement], again: Callable[["_Passing"], bool]) -> list[Result]:
+        attempt = 0
+        while True:
+            try:
+                return await self._once(statements)
+            except _Passing as passing:
+                attempt += 1
+                if attempt >= self._patience.attempts or not again(passing):
+                    raise passing.error from passing
+                pause = max(self._patience.pause * 2 ** (attempt - 1), passing.wait)
+                await asyncio.sleep(min(pause, self._patience.total))
+
+    async def _once(self, statements: Sequence[Statement]) -> list[Result]:
         if len(statements) == 1:
             sql, params = statements[0]
             with self._understood():
@@ -199,10 +205,11 @@ class PipelineClient(HttpClient):
                 return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
         except aiohttp.ClientConnectorError as error:
             # Nothing was sent, here and in the next case.
-            raise _Passing(Unreachable(f"{self.host} cannot be reached: {_why(error)}")) from error
+            unreachable = Unreachable(f"{self.host} cannot be reached: {_why(error)}")
+            raise _Passing(unreachable, untouched=True) from error
         except aiohttp.ConnectionTimeoutError as error:
             reason = f"no connection in {self._patience.connect:g} seconds"
-            raise _Passing(Unreachable(f"{self.host} cannot be reached: {reason}")) from error
+            raise _Passing(Unreachable(f"{self.host} cannot be reached: {reason}"), untouched=True) from error
         except TimeoutError as error:
             reason = f"{self.host} did not answer in {self._patience.total:g} seconds"
             raise _Passing(Unreachable(f"{reason}; what was sent may have taken place")) from error
@@ -218,7 +225,9 @@ class PipelineClient(HttpClient):
         if status == 404:
             return RemoteError(f"{self.host} has no such database (HTTP 404{said})")
         if status in _PASSING:
-            return _Passing(Unreachable(f"{self.host} is not able to answer now (HTTP {status}{said})"), wait)
+            unable = Unreachable(f"{self.host} is not able to answer now (HTTP {status}{said})")
+            # Too many requests: this one was turned away.
+            return _Passing(unable, wait, untouched=status == 429)
         if status >= 500:
             return _Passing(RemoteError(f"{self.host} failed (HTTP {status}{said})"), wait)
         return RemoteError(f"{self.host} does not take the request (HTTP {status}{said})")
