@@ -3,27 +3,27 @@
 import secrets
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option
-from kura.errors import ArgumentError, StoreError, UnknownDatabase
+from kura.errors import ArgumentError, Busy, StoreError, UnknownDatabase
 from kura.ingest.roots import writing
 from kura.settings import Settings, read_settings
 from kura.store.address import address
 from kura.store.catalog import Catalog, Entry
 from kura.store.engine import Connection
 from kura.store.lock import publishing
-from kura.store.publish.descent import changed_since, last_address, owner, remember
+from kura.store.publish.descent import changed_since, confirm, intend, last_address, owner
 from kura.store.publish.plan import Plan, plan
 from kura.store.publish.published import remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
 from kura.store.remote import open_remote
-from kura.store.sqlite import copy_to, open_for_reading
+from kura.store.sqlite import copy_to, open_for_reading, open_for_writing
 from kura.store.tokens import Tokens
 
 Progress = Callable[[int, int], None]
@@ -69,13 +69,18 @@ def push_command(
         ):
             planned = plan(local, remote, all_vectors=with_vectors, force=force, upgrade=upgrade)
             _say(entry.name, planned)
-            if dry_run or planned.how == "nothing":
+            if dry_run:
+                return
+            if planned.how == "nothing":
+                if planned.base is not None:
+                    _confirm(path, planned.base.token, local)
                 return
             token = secrets.token_hex(16)
             with writing(path, patience=LOCK_PATIENCE) as connection:
-                remember(connection, token, target, local)
+                intend(connection, token, target, local)
             with _bar("publishing") as progress:
                 push(local, remote, planned, token, whose, progress)
+            _confirm(path, token, local)
     click.echo(f'published "{entry.name}" to {target}')
 
 
@@ -149,6 +154,12 @@ def remove_published(settings: Settings, name: str, url: str | None, *, ask: Cal
     with _server(settings, name, target) as remote:
         remove(remote)
     click.echo(f'removed what was published of "{name}" from {target}')
+
+
+def _confirm(path: Path, token: str, view: Connection) -> None:
+    # Others may be indexing by now. Where they keep it locked, the next push finds nothing to send and notes it.
+    with suppress(Busy), closing(open_for_writing(path)) as connection:
+        confirm(connection, token, view)
 
 
 def _known_address(settings: Settings, name: str) -> str | None:
