@@ -126,20 +126,28 @@ class Counted:
         return getattr(self.connection, name)
 
     def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
-        self._count([(sql, params)])
+        self.count([(sql, params)])
         return self.connection.rows(sql, params)
 
+    def row(self, sql: str, params: Sequence[object] = ()) -> Row | None:
+        self.count([(sql, params)])
+        return self.connection.row(sql, params)
+
+    def one(self, sql: str, params: Sequence[object] = ()) -> Row:
+        self.count([(sql, params)])
+        return self.connection.one(sql, params)
+
     def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        self._count(statements)
+        self.count(statements)
         return self.connection.together(statements)
 
     def atomically(self, statements: Sequence[Statement]) -> None:
         self.before(statements)
-        self._count(statements)
+        self.count(statements)
         self.connection.atomically(statements)
         self.after(statements)
 
-    def _count(self, statements: Sequence[Statement]) -> None:
+    def count(self, statements: Sequence[Statement]) -> None:
         self.requests += 1
         for sql, params in statements:
             self.sent += len(sql) + sum(len(value) if isinstance(value, str | bytes) else 8 for value in params)
@@ -158,3 +166,13 @@ def text_columns(remote: Connection) -> str:
         for row in remote.rows(f'select * from "{table}"'):
             found += [value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in row]
     return "\n".join([*found, *(row[0] or "" for row in remote.rows("select sql from sqlite_schema"))])
+
+
+def listed(remote: Connection) -> list[list[Row]]:
+    """All that readers see, apart from the counts of versions and generations, and the scores of a few queries."""
+    state = "select tokenizer, embedder, dimension, centre, tenant, created_at from state"
+    tables = ("roots", "sources", "chunk_vectors", "chunks", "segments")
+    read = remote.together([(state, ()), *((f"select * from {table} order by 1", ()) for table in tables)])
+    removed = remote.rows("select vector_id from removed_vectors order by 1")
+    scores = [[(score, found.chunk_id) for found, score in matching(remote, query, 50)] for query in QUERIES]
+    return [*read, removed, *scores]
