@@ -3,7 +3,7 @@
 import secrets
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from kura.chosen import elsewhere_of, tokens_of
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option
-from kura.errors import ArgumentError, StoreError, UnknownDatabase
+from kura.errors import ArgumentError, Busy, StoreError, UnknownDatabase
 from kura.ingest.roots import writing
 from kura.settings import Settings, read_settings
 from kura.store.address import address
@@ -19,14 +19,14 @@ from kura.store.catalog import Catalog, Entry
 from kura.store.elsewhere import CATALOG, enter, leave
 from kura.store.engine import Connection
 from kura.store.lock import publishing
-from kura.store.publish.descent import changed_since, last_address, owner, remember
+from kura.store.publish.descent import changed_since, confirm, intend, last_address, owner
 from kura.store.publish.plan import Plan, plan
 from kura.store.publish.published import publication, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
 from kura.store.publish.tables import push_tables
 from kura.store.remote import open_remote
-from kura.store.sqlite import copy_to, open_for_reading
+from kura.store.sqlite import copy_to, open_for_reading, open_for_writing
 
 Progress = Callable[[int, int], None]
 
@@ -85,10 +85,13 @@ def push_command(
             if planned.how != "nothing":
                 token = secrets.token_hex(16)
                 with writing(path, patience=LOCK_PATIENCE) as connection:
-                    remember(connection, token, target, local)
+                    intend(connection, token, target, local)
                 with _bar("publishing") as progress:
                     push(local, remote, planned, token, whose, progress)
+                _confirm(path, token, local)
                 click.echo(f'published "{entry.name}" to {target}')
+            elif planned.base is not None:
+                _confirm(path, planned.base.token, local)
             if tables:
                 with _bar("publishing tables") as progress:
                     push_tables(local, remote, tables, progress, force=force)
@@ -182,6 +185,12 @@ def _enter(settings: Settings, entry: Entry, target: str) -> None:
     if settings.catalog is not None:
         with _server(settings, CATALOG, address(settings.catalog)) as catalog:
             enter(catalog, entry, target)
+
+
+def _confirm(path: Path, token: str, view: Connection) -> None:
+    # Others may be indexing by now. Where they keep it locked, the next push finds nothing to send and notes it.
+    with suppress(Busy), closing(open_for_writing(path)) as connection:
+        confirm(connection, token, view)
 
 
 def _known_address(settings: Settings, name: str) -> str | None:

@@ -17,7 +17,7 @@ from kura.embed.choose import Identity
 from kura.embed.hashing import HashingEmbedder
 from kura.store.catalog import Catalog
 from kura.store.engine import Connection
-from kura.store.publish.descent import owner, remember
+from kura.store.publish.descent import intend, owner
 from kura.store.publish.plan import plan
 from kura.store.publish.published import publication, remove
 from kura.store.publish.push import push
@@ -65,7 +65,7 @@ def _push(file: Path, writer: Connection, remote: RemoteConnection, *, all_vecto
     with closing(open_for_reading(file)) as local, local.transaction(write=False):
         planned = plan(local, remote, all_vectors=all_vectors)
         token = secrets.token_hex(8)
-        remember(writer, token, "", local)
+        intend(writer, token, "", local)
         push(local, remote, planned, token, owner(writer), lambda _done, _all: None)
         return planned.size
 

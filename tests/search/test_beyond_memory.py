@@ -13,7 +13,7 @@ from kura.search.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog, Entry
 from kura.store.elsewhere import Elsewhere, named
-from kura.store.publish.descent import owner, remember
+from kura.store.publish.descent import intend, owner
 from kura.store.publish.plan import plan
 from kura.store.publish.push import push
 from kura.store.remote import open_remote
@@ -58,7 +58,7 @@ def publish(catalog: Catalog, entry: Entry, tmp_path: Path) -> Generator[Callabl
             ):
                 planned = plan(local, remote, all_vectors=all_vectors)
                 token = secrets.token_hex(8)
-                remember(connection, token, server.url, local)
+                intend(connection, token, server.url, local)
                 push(local, remote, planned, token, owner(connection), lambda _done, _all: None)
             return server.url
 

@@ -9,6 +9,8 @@ from kura.store.engine import Connection
 from kura.store.migrations import now
 from kura.store.sources import state
 
+_UNCONFIRMED = 0  # no version that a database has
+
 
 def descent(local: Connection) -> dict[str, int]:
     """The pushes that this database made or was pulled from, each with the generation that the database had then."""
@@ -21,19 +23,35 @@ def last_address(local: Connection) -> str | None:
     return None if found is None else str(found[0])
 
 
-def remember(local: Connection, token: str, url: str, of: Connection | None = None) -> None:
-    """Note, before it is published or as it is pulled, that this database descends from a push.
+def remember(local: Connection, token: str, url: str) -> None:
+    """Note, as it is pulled, that this database descends from a push.
 
     Args:
         local: The database, for writing.
         token: The push.
         url: Where it is published.
-        of: The view of the database that is published, where that may be older than what is there by now.
     """
-    known = state(of or local)
+    known = state(local)
+    _note(local, token, url, known.generation, known.version)
+
+
+def intend(local: Connection, token: str, url: str, of: Connection) -> None:
+    """Note, before it is published, that this database descends from a push; `confirm` is to follow.
+
+    Args:
+        local: The database, for writing.
+        token: The push.
+        url: Where it is to be published.
+        of: The view of the database that is published, which may be older than what is there by now.
+    """
+    _note(local, token, url, state(of).generation, _UNCONFIRMED)
+
+
+def confirm(local: Connection, token: str, of: Connection) -> None:
+    """Note that a push is published, as which `of` is the view of the database. Nothing where it was not `intend`ed."""
     local.run(
-        "insert or replace into publications (token, url, generation, version, at) values (?, ?, ?, ?, ?)",
-        (token, url, known.generation, known.version, now()),
+        "update publications set version = ? where token = ? and version = ?",
+        (state(of).version, token, _UNCONFIRMED),
     )
 
 
@@ -48,4 +66,11 @@ def changed_since(local: Connection) -> bool:
     """Whether the database holds something that was neither published from it nor pulled into it."""
     return local.row("select 1 from sources limit 1") is not None and (
         local.row("select 1 from publications where version = (select version from state)") is None
+    )
+
+
+def _note(local: Connection, token: str, url: str, generation: int, version: int) -> None:
+    local.run(
+        "insert or replace into publications (token, url, generation, version, at) values (?, ?, ?, ?, ?)",
+        (token, url, generation, version, now()),
     )

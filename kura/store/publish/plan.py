@@ -98,7 +98,7 @@ def plan(
         remote_ids(remote, ALL) if base is not None and related else {table: np.empty(0, np.int64) for table in ALL}
     )
     changes = {table: difference(wanted.ids[table], theirs[table]) for table in ALL}
-    changes["sources"] = _with_changed_sources(local, changes, theirs["sources"])
+    changes["sources"] = _with_changed_sources(local, remote, changes, theirs["sources"])
     if base is None or not related:
         return Plan("tables", base, wanted, changes, _size(local, wanted, changes), related, all_vectors)
     same_form = (
@@ -135,21 +135,20 @@ def _require_same(ours: State, theirs: State, schema_there: int) -> None:
         )
 
 
-def _with_changed_sources(local: Connection, changes: dict[str, Change], theirs: Ids) -> Change:
-    """Sources that are new or gone, and those that have a new passage: they were indexed again under their id."""
-    change = changes["sources"]
-    again = np.array(
-        [
-            row[0]
-            for start in range(0, len(changes["chunks"].added), MOST_ROWS)
-            for row in local.rows(
-                "select distinct source_id from chunks where id in (select value from json_each(?))",
-                (as_json(changes["chunks"].added[start : start + MOST_ROWS]),),
-            )
-        ],
-        np.int64,
-    )
-    return Change(np.union1d(change.added, np.intersect1d(again, theirs)), change.removed)
+def _with_changed_sources(local: Connection, remote: Connection, changes: dict[str, Change], theirs: Ids) -> Change:
+    """Sources that are new or gone, and those whose passages changed: they were indexed again under their id."""
+    change, passages = changes["sources"], changes["chunks"]
+    again = np.union1d(_sources_of(local, passages.added), _sources_of(remote, passages.removed))
+    kept = np.setdiff1d(theirs, change.removed, assume_unique=True)
+    return Change(np.union1d(change.added, np.intersect1d(again, kept)), change.removed)
+
+
+def _sources_of(connection: Connection, passages: Ids) -> Ids:
+    found: set[int] = set()
+    for start in range(0, len(passages), MOST_ROWS):
+        sql = "select distinct source_id from chunks where id in (select value from json_each(?))"
+        found.update(row[0] for row in connection.rows(sql, (as_json(passages[start : start + MOST_ROWS]),)))
+    return np.array(sorted(found), np.int64)
 
 
 def _described(of: State) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """Taking a published knowledge base into a local database, which then descends from that push."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from kura.errors import Conflict, Damaged, StoreError, WrongSchema
@@ -54,44 +54,64 @@ def pull(remote: Connection, local: Connection, url: str, told: Progress) -> Pub
                 " this Kura from where it is indexed"
             )
         with suppress(_Moved), local.transaction():
-            _replace(remote, local, found, told)
+            _replace(_Still(remote, found.token), local, found, told)
+            # What it descended from before has other rows under the same ids.
+            local.run("delete from publications")
             remember(local, found.token, url)
-            now_there = publication(remote)
-            if now_there is None or now_there.token != found.token:
-                raise _Moved
             return found
     raise Conflict("pushes kept coming while it was pulled; try again")
 
 
 class _Moved(Exception):
-    """Another push came while this one was read, so what was read may be of both."""
+    """Another push came while this one was read."""
 
 
-def _replace(remote: Connection, local: Connection, found: Publication, told: Progress) -> None:
-    theirs = state(remote)
-    counts = remote.one("select " + ", ".join(f"(select count(*) from {table})" for table in _COLUMNS))
+class _Still:
+    """Reads a server as long as it is of the version that it was of at first."""
+
+    def __init__(self, remote: Connection, token: str) -> None:
+        self._remote = remote
+        # The token alone does not tell: a rollback brings it back.
+        self._version = token, state(remote).version
+
+    def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
+        """Run one statement and return all its rows.
+
+        Raises:
+            _Moved: if they are of another version.
+        """
+        version = "select (select token from publication), (select version from state)"
+        [of], rows = self._remote.together([(version, ()), (sql, params)])
+        if of != self._version:
+            raise _Moved
+        return rows
+
+
+def _replace(remote: _Still, local: Connection, found: Publication, told: Progress) -> None:
+    [about] = remote.rows("select tokenizer, embedder, dimension, centre, created_at from state where id = 1")
+    dimension = about[2]
+    [counts] = remote.rows("select " + ", ".join(f"(select count(*) from {table})" for table in _COLUMNS))
     total, done = sum(counts), 0
     local.run("insert into chunks_fts (chunks_fts) values ('delete-all')")
     for table in ("chunks", "chunk_vectors", "segments", "removed_vectors", "sources", "roots"):
         local.run(f"delete from {table}")
-    (axis,) = remote.one("select centre from state where id = 1")
     local.run(
         """
         update state set generation = generation + 1, version = version + 1, tokenizer = ?, embedder = ?, dimension = ?,
           centre = ?, created_at = ?
         where id = 1
         """,
-        (theirs.tokenizer, theirs.embedder, theirs.dimension, axis, theirs.created_at),
+        about,
     )
     vectors: Matrix | None = None
     for table, columns in _COLUMNS.items():
         width = columns.count(",") + 1
         insert = f"insert into {table} ({columns}) values ({', '.join('?' * width)})"
-        for page in _pages(remote, table, columns, theirs.dimension or 1):
+        for page in _pages(remote, table, columns, dimension or 1):
             rows = page
             if table == "chunk_vectors":
-                if vectors is None and theirs.dimension is not None:
-                    vectors = packed(local, state(local), centre(local, theirs.dimension))
+                if vectors is None and dimension is not None:
+                    vectors = packed(local, state(local), centre(local, dimension))
                 rows = [_with_numbers(row, vectors) for row in page]
             local.many(insert, rows)
             done += len(page)
@@ -99,12 +119,13 @@ def _replace(remote: Connection, local: Connection, found: Publication, told: Pr
     local.run("insert into chunks_fts (chunks_fts) values ('rebuild')")
     for table, last in found.last_ids.items():
         if table in _COLUMNS:
-            # What was given once is never given again: somebody may still hold it.
+            # What was given once, there or here, is never given again: somebody may still hold it.
+            (given,) = local.one("select coalesce(max(seq), 0) from sqlite_sequence where name = ?", (table,))
             local.run("delete from sqlite_sequence where name = ?", (table,))
-            local.run("insert into sqlite_sequence (name, seq) values (?, ?)", (table, last))
+            local.run("insert into sqlite_sequence (name, seq) values (?, ?)", (table, max(given, last)))
 
 
-def _pages(remote: Connection, table: str, columns: str, dimension: int) -> Iterator[list[Row]]:
+def _pages(remote: _Still, table: str, columns: str, dimension: int) -> Iterator[list[Row]]:
     width = {"segments": SEGMENT_ROWS * (dimension + 16), "chunk_vectors": 4 * dimension}.get(table, 0)
     key, last, limit = KEYS.get(table, "id"), -1, min(MOST_ROWS, rows_per_answer(width))
     while page := remote.rows(f"select {columns} from {table} where {key} > ? order by {key} limit ?", (last, limit)):

@@ -5,6 +5,7 @@ as it needs, and comes into its place by one batch of renames. Either way the ba
 was published since we looked.
 """
 
+import json
 from collections.abc import Sequence
 
 from kura.errors import Conflict, StoreError
@@ -84,10 +85,15 @@ def rollback(connection: Connection) -> Publication:
         raise Conflict("the server keeps no push before the one that is read; one step back is all that it keeps")
     steps = [require_token(current.token)]
     steps += staging.steps_back() if current.undo == "tables" else delta.steps_back()
+    # What was given once is never given again: somebody may still hold it.
+    (former,) = connection.one("select last_ids from former_publication")
+    last_ids = dict(current.last_ids)
+    for table, last in json.loads(former).items():
+        last_ids[table] = max(last, last_ids.get(table, 0))
     steps += [
         ("delete from publication", ()),
         ("insert into publication select * from former_publication", ()),
-        ("update publication set undo = null, parent = null", ()),
+        ("update publication set undo = null, parent = null, last_ids = ?", (json.dumps(last_ids),)),
         (
             """
             update state set (tokenizer, embedder, dimension, centre, tenant, created_at) =

@@ -7,7 +7,7 @@ import pytest
 from kura.errors import ArgumentError, Conflict
 from kura.store.catalog import Catalog, Entry
 from kura.store.engine import Connection, Row
-from kura.store.publish.descent import owner, remember
+from kura.store.publish.descent import intend, owner
 from kura.store.publish.plan import plan
 from kura.store.publish.published import remove
 from kura.store.publish.push import push
@@ -43,7 +43,7 @@ def remote(catalog: Catalog, entry: Entry, tmp_path: Path) -> Generator[Connecti
         writing(catalog, entry) as connection,
     ):
         with reading(catalog, entry) as local, local.transaction(write=False):
-            remember(connection, "first", server.url, local)
+            intend(connection, "first", server.url, local)
             push(local, remote, plan(local, remote), "first", owner(connection), nothing)
         yield remote
 
