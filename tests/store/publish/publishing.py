@@ -2,9 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from kura.store.publish.push import push
 from kura.store.remote import open_remote
 from kura.store.segments import Vectors, load, seal
 from kura.store.sources import roots, sources, statistics
-from kura.store.sqlite import open_for_reading
 from kura.store.statements import matching
 from tests.store.writing import put, reading, writing
 
@@ -112,18 +109,24 @@ def require_equal(one: Vectors, other: Vectors) -> None:
         assert scores.tobytes() == other_scores.tobytes()
 
 
-@dataclass
 class Counted:
-    """A way to a server that counts what goes out, and does as it is told before or after a request that writes."""
+    """A way to a server that counts what goes out, and does as it is told before and after a batch that writes."""
 
-    connection: Connection
-    requests: int = 0
-    sent: int = 0
-    before: Callable[[Sequence[Statement]], None] = field(default=lambda _statements: None)
-    after: Callable[[Sequence[Statement]], None] = field(default=lambda _statements: None)
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        before: Callable[[Sequence[Statement]], None] = lambda _statements: None,
+        after: Callable[[Sequence[Statement]], None] = lambda _statements: None,
+    ) -> None:
+        self.connection = connection
+        self.before, self.after = before, after
+        self.requests = self.sent = 0
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the connection has
-        return getattr(self.connection, name)
+    def count(self, statements: Sequence[Statement]) -> None:
+        self.requests += 1
+        for sql, params in statements:
+            self.sent += len(sql) + sum(len(value) if isinstance(value, str | bytes) else 8 for value in params)
 
     def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
         self.count([(sql, params)])
@@ -137,6 +140,18 @@ class Counted:
         self.count([(sql, params)])
         return self.connection.one(sql, params)
 
+    def run(self, sql: str, params: Sequence[object] = ()) -> int:
+        self.count([(sql, params)])
+        return self.connection.run(sql, params)
+
+    def insert(self, sql: str, params: Sequence[object] = ()) -> int:
+        self.count([(sql, params)])
+        return self.connection.insert(sql, params)
+
+    def many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        for params in rows:
+            self.run(sql, params)
+
     def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
         self.count(statements)
         return self.connection.together(statements)
@@ -147,10 +162,11 @@ class Counted:
         self.connection.atomically(statements)
         self.after(statements)
 
-    def count(self, statements: Sequence[Statement]) -> None:
-        self.requests += 1
-        for sql, params in statements:
-            self.sent += len(sql) + sum(len(value) if isinstance(value, str | bytes) else 8 for value in params)
+    def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
+        return self.connection.transaction(write=write)
+
+    def close(self) -> None:
+        self.connection.close()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from kura.store.publish.pull import pull
 from kura.store.publish.push import rollback
 from kura.store.segments import load, seal
 from kura.store.sources import remove_sources, roots, sources, state
-from tests.store.publish.publishing import Counted, index, listed, publish, require_alike, texts, text_columns
+from tests.store.publish.publishing import Counted, index, listed, publish, require_alike, text_columns, texts
 from tests.store.writing import put, reading, writing
 
 

@@ -10,7 +10,7 @@ from kura.store.publish import plan as planning
 from kura.store.publish.published import publication
 from kura.store.publish.pull import pull
 from kura.store.publish.push import rollback
-from kura.store.segments import load, seal
+from kura.store.segments import load
 from kura.store.sources import attach, pending, remove_sources, sources
 from tests.store.publish.publishing import index, listed, publish, require_alike, require_equal, texts
 from tests.store.writing import embedded, put, writing
