@@ -1,4 +1,4 @@
-# Everything a person needs: `make demo`, `make test`, `make check`, `make bench`, `make quality`.
+# Everything a person needs: `make demo`, `make hosted`, `make test`, `make check`, `make bench`, `make quality`.
 # All of it works from a virtual environment of its own, filled from requirements.lock.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ READY := $(VENV)/ready
 NODE := tests/node
 NODE_READY := $(NODE)/node_modules/.installed
 
-.PHONY: demo test check bench quality quality-floors strangers soak tables lock install node clean
+.PHONY: demo hosted test check bench quality quality-floors strangers soak tables lock install node clean
 install: $(READY)
 
 $(READY): requirements.lock pyproject.toml
@@ -30,6 +30,10 @@ $(NODE_READY): $(NODE)/package.json $(NODE)/package-lock.json $(NODE)/.npmrc
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
+
+# The same from a libSQL server on this machine, with `kura serve` that has nothing but its URL; Ctrl-C ends it.
+hosted: $(READY)
+	@PYTHONPATH=. $(BIN)/python examples/hosted.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/clients --ignore tests/conformance --ignore tests/soak

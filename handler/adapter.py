@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kura import __version__
 from kura.access.credentials import choose_gate
-from kura.chosen import load_chosen
+from kura.chosen import elsewhere_of, load_chosen
 from kura.search.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
@@ -51,6 +51,10 @@ class Handler:
         self._library = Library(
             Catalog(settings.data_dir),
             partial(load_chosen, settings),
+            elsewhere=elsewhere_of(settings),
+            vector_memory=settings.vector_memory,
+            spill=settings.cache_dir,
+            copies=settings.vector_copies,
             refresh_seconds=settings.refresh_seconds,
             patience=PATIENCE_SECONDS,
         )

@@ -1,4 +1,4 @@
-"""From settings to the embedder that they choose: the same way for every entry point."""
+"""From settings to what they choose, the embedder and the servers: the same way for every entry point."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -7,6 +7,8 @@ from kura.embed.choose import Identity, identify_embedder, load_embedder
 from kura.embed.endpoint import Endpoint
 from kura.errors import ConfigurationError
 from kura.settings import Settings
+from kura.store.elsewhere import Elsewhere, named
+from kura.store.tokens import Tokens
 
 if TYPE_CHECKING:  # as in kura.embed: numpy is not needed to choose
     from kura.embed import Embedder
@@ -65,4 +67,30 @@ def _endpoint(settings: Settings) -> Endpoint | None:
         query_model=settings.embedding_query_model,
         query_prefix=settings.embedding_query_prefix or "",
         passage_prefix=settings.embedding_passage_prefix or "",
+    )
+
+
+def tokens_of(settings: Settings) -> Tokens:
+    """The tokens for databases on servers.
+
+    Raises:
+        ConfigurationError: if they are not given in the form that they should be.
+    """
+    text = settings.database_tokens
+    return Tokens(text.get_secret_value() if text is not None else None, settings.database_tokens_file)
+
+
+def elsewhere_of(settings: Settings) -> Elsewhere | None:
+    """The databases on servers, or None where the settings name none; nothing is asked for yet.
+
+    Raises:
+        ConfigurationError: if one of them is not given in the form that it should be.
+    """
+    if not settings.databases and settings.catalog is None:
+        return None
+    return Elsewhere(
+        named(settings.databases),
+        tokens_of(settings),
+        catalog=settings.catalog,
+        refresh_seconds=settings.refresh_seconds,
     )

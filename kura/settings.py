@@ -66,7 +66,11 @@ class Settings(BaseSettings):
     )
     databases: Addresses = Field(
         default_factory=dict[str, str],
-        description="databases on servers, such as `notes=libsql://notes-me.turso.io`; comma-separated",
+        description="databases on servers, such as `notes=libsql://notes-me.turso.io`; comma-separated;"
+        " `notes@company-a=…` belongs to that tenant",
+    )
+    catalog: str | None = Field(
+        default=None, description="URL of a database on a server whose table `databases` names others"
     )
     database_tokens: SecretStr | None = Field(
         default=None, description="their tokens, `notes=eyJ…`, comma-separated; one alone is for all of them"
@@ -92,6 +96,15 @@ class Settings(BaseSettings):
     refresh_seconds: float = Field(
         default=1.0, ge=0, le=3600, description="a running process looks for newly indexed content at most this often"
     )
+    vector_memory: int = Field(
+        default=1_000_000_000,
+        ge=0,
+        description="bytes of memory for the vectors of one database; beyond, they are mapped from a file, or compared"
+        " by their server",
+    )
+    vector_copies: Path | None = Field(
+        default=None, description="a folder in which vectors from servers are kept for the next start"
+    )
     max_file_bytes: int = Field(
         default=20_000_000, ge=1, description="a larger file is named and left out when indexing"
     )
@@ -116,7 +129,7 @@ class Settings(BaseSettings):
             raise ValueError("a name stands there twice")
         return {name.strip(): url.strip() for name, _, url in pairs}
 
-    @field_validator("data_dir", "cache_dir", "model_file", "database_tokens_file")
+    @field_validator("data_dir", "cache_dir", "model_file", "database_tokens_file", "vector_copies")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         try:

@@ -21,6 +21,7 @@ import urllib.request
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import jwt
 import platformdirs
@@ -61,16 +62,20 @@ class Server:
 
     def add(self, name: str) -> str:
         """Add a database to a server that has several; returns its URL."""
+        self._ask("POST", f"/v1/namespaces/{name}/create", b"{}")
+        return self.url.replace("://" + HOST, f"://{name}.localhost")
+
+    def remove(self, name: str) -> None:
+        """Remove a database of a server that has several, with all that is in it."""
+        self._ask("DELETE", f"/v1/namespaces/{name}")
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> None:
         if self.admin is None:
             raise ValueError("this server has one database; start it with several=True")
         request = urllib.request.Request(  # noqa: S310 - our own loopback address
-            f"{self.admin}/v1/namespaces/{name}/create",
-            data=b"{}",
-            headers={"Content-Type": "application/json"},
-            method="POST",
+            self.admin + path, data=body, headers={"Content-Type": "application/json"}, method=method
         )
         urllib.request.urlopen(request, timeout=READY_SECONDS).close()  # noqa: S310 - the same
-        return self.url.replace("://" + HOST, f"://{name}.localhost")
 
 
 @contextlib.contextmanager
@@ -81,12 +86,12 @@ def libsql_server(
 
     Args:
         folder: Where it keeps its databases; made where it is missing.
-        port: 0 chooses a free one.
+        port: 0 chooses a free one; one that is taken is refused.
         jwt_key: From `Key.public`; without one it takes requests from anyone on this machine.
         several: Whether it has several databases, made by `Server.add`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    port = port or _free_port()
+    port = _free_port(port)
     command = [str(binary()), "--db-path", str(folder / "data"), "--http-listen-addr", f"{HOST}:{port}", "--no-welcome"]
     admin = None
     if several:
@@ -158,9 +163,9 @@ def _unpack(scratch: Path) -> None:
         launcher.wait(timeout=READY_SECONDS)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
+def _free_port(port: int = 0) -> int:
+    # Otherwise whoever has the port would be taken for the server that could not have it.
+    with socket.create_server((HOST, port)) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -180,22 +185,34 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"the server did not answer within {READY_SECONDS:g} seconds")
 
 
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    # Ended by whoever started it, it takes the server along.
+    sys.exit(0)
+
+
 def main() -> int:
-    """Run a server until Ctrl-C."""
+    """Run a server until Ctrl-C, or until it ends by itself."""
     parser = argparse.ArgumentParser(prog="python -m local.sqld", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the server keeps its database")
     parser.add_argument("--port", type=int, default=8090, help="default: %(default)s")
     parser.add_argument("--auth", action="store_true", help="ask for tokens; two are printed")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, _leave)
     key = Key() if arguments.auth else None
-    with libsql_server(arguments.folder, port=arguments.port, jwt_key=key.public if key else None) as server:
-        print(f"listening on {server.url}", flush=True)
-        if key is not None:
-            print(f"to publish   {key.token(seconds=86_400)}", flush=True)
-            print(f"to read      {key.token(read_only=True, seconds=86_400)}", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.process.wait()
-    return 0
+    # What ends this process must end the server too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with libsql_server(arguments.folder, port=arguments.port, jwt_key=key.public if key else None) as server:
+            print(f"listening on {server.url}", flush=True)
+            if key is not None:
+                print(f"to publish   {key.token(seconds=86_400)}", flush=True)
+                print(f"to read      {key.token(read_only=True, seconds=86_400)}", flush=True)
+            return server.process.wait()
+    except KeyboardInterrupt:
+        return 0
+    except OSError as error:
+        print(f"the server cannot be started: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

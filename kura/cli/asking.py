@@ -12,7 +12,6 @@ from kura.cli.root import clean, data_dir_option, json_option, print_json
 from kura.search.search import search
 from kura.serve.tools import search_answer
 from kura.settings import read_settings
-from kura.store.catalog import Catalog
 from kura.types import SearchResult, Session, SourceGroup
 
 LONGEST_WAIT = 120.0
@@ -44,9 +43,9 @@ def search_command(
     settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
     library = open_library(settings, patience=LONGEST_WAIT)
     # Whoever can run this owns the files: without a tenant given, the database's own one is theirs.
-    owner = settings.tenant or Catalog(settings.data_dir).find(clean(name)).tenant
-    session = Session(tenant_id=owner, user_id=settings.user)
     try:
+        owners = {entry.name: entry.tenant for entry in library.entries()}
+        session = Session(tenant_id=settings.tenant or owners.get(clean(name)), user_id=settings.user)
         found = asyncio.run(search(library, session, clean(name), clean(" ".join(query)), mode, limit))
     finally:
         library.close()

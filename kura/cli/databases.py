@@ -1,21 +1,25 @@
 """Commands on databases as a whole: add, list, rename, remove, status."""
 
 import shlex
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import click
 
-from kura.chosen import identify_chosen
+from kura.chosen import elsewhere_of, identify_chosen, tokens_of
 from kura.cli.publishing import remove_published, to_option
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option, json_option, print_json
-from kura.errors import KuraError, StoreError
-from kura.ingest.roots import resolved, writing
+from kura.errors import KuraError, StoreError, UnknownDatabase
+from kura.ingest.roots import is_here, resolved, writing
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog, Entry
-from kura.store.migrations import require_readable
-from kura.store.segments import seal
-from kura.store.sources import find_root, remove_root, roots, state, statistics
+from kura.store.engine import Connection
+from kura.store.migrations import require_whole
+from kura.store.publish.published import Publication, publication
+from kura.store.remote import open_remote
+from kura.store.segments import Place, Room, place_of, seal
+from kura.store.sources import State, Statistics, find_root, remove_root, roots, state, statistics
 from kura.store.sqlite import open_for_reading
 
 Described = dict[str, str | int | list[str] | None]
@@ -42,15 +46,17 @@ def add_command(data_dir: Path | None, name: str, tenant: str | None) -> None:
 @data_dir_option
 @click.pass_obj
 def list_command(data_dir: Path | None, as_json: bool) -> None:
-    """List the databases, whoever owns them."""
-    entries = Catalog(read_settings(data_dir=data_dir).data_dir).entries()
+    """List the databases, whoever owns them, here and on the servers that are set."""
+    entries = _entries(read_settings(data_dir=data_dir))
     if as_json:
-        print_json([{"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant} for entry in entries])
+        print_json([_named(entry) for entry in entries])
         return
     if not entries:
         click.echo("no databases yet; create one with: kura add NAME", err=True)
     for entry in entries:
-        click.echo(f"{entry.name}\t{entry.created_at}" + (f"\ttenant {entry.tenant}" if entry.tenant else ""))
+        owner = [f"tenant {entry.tenant}"] if entry.tenant else []
+        place = [f"at {entry.url}"] if entry.url else []
+        click.echo("\t".join([entry.name, entry.created_at or "-", *owner, *place]))
 
 
 @click.command("rename")
@@ -110,10 +116,11 @@ def _agreed(name: str, yes: bool, target: str) -> None:
 def status_command(data_dir: Path | None, name: str | None, as_json: bool) -> None:
     """Show what the databases hold, what waits to be embedded, and what this installation can do."""
     settings = read_settings(data_dir=data_dir)
-    catalog = Catalog(settings.data_dir)
-    entries = [catalog.find(clean(name))] if name is not None else catalog.entries()
+    entries = [entry for entry in _entries(settings) if name is None or entry.name == clean(name)]
+    if name is not None and not entries:
+        raise UnknownDatabase(clean(name), tuple(entry.name for entry in _entries(settings)))
     embedder = _embedder(settings)
-    databases = [_described(catalog, entry) for entry in entries]
+    databases = [_described(settings, entry) for entry in entries]
     if as_json:
         print_json({"dataDir": str(settings.data_dir), "embedder": embedder, "databases": databases})
         return
@@ -149,25 +156,75 @@ def _embedder(settings: Settings) -> str:
     return f"{found.name} ({'; '.join(about)})" if about else found.name
 
 
-def _described(catalog: Catalog, entry: Entry) -> Described:
+def _entries(settings: Settings) -> list[Entry]:
+    """What there is, on this machine and on servers; a name that is here is not looked for there."""
+    here = Catalog(settings.data_dir).entries()
+    names = {entry.name for entry in here}
+    elsewhere = elsewhere_of(settings)
+    if elsewhere is None:
+        return here
+    with closing(elsewhere):
+        there = [entry for entry in elsewhere.entries() if entry.name not in names]
+        if elsewhere.fault is not None:
+            click.echo(f"the catalog of databases cannot be read: {elsewhere.fault}", err=True)
+    return sorted([*here, *there], key=lambda entry: entry.name)
+
+
+def _named(entry: Entry) -> Described:
     about: Described = {"db": entry.name, "createAt": entry.created_at, "tenant": entry.tenant}
+    return about if entry.url is None else {**about, "url": entry.url}
+
+
+def _described(settings: Settings, entry: Entry) -> Described:
+    about = _named(entry)
     try:
-        connection = open_for_reading(catalog.path(entry))
-        try:
-            require_readable(connection)
-            known, counts, folders = state(connection), statistics(connection), roots(connection)
-        finally:
-            connection.close()
+        with closing(_open(settings, entry)) as connection:
+            require_whole(connection)
+            known, counts = state(connection), statistics(connection)
+            found = publication(connection) if entry.url is not None else None
+            folders = roots(connection)
     except StoreError as error:
         return {**about, "error": str(error)}
-    return {
-        **about,
+    about |= {
+        "createAt": known.created_at,
         "sources": counts.sources,
         "chunks": counts.chunks,
         "pending": counts.pending,
         "pendingSince": counts.pending_since,
         "embedder": known.embedder,
+        "vectors": _place(settings, entry, known, counts, found),
         "version": known.version,
-        "bytes": catalog.path(entry).stat().st_size,
-        "folders": [f"{root.label}: {root.path}" for root in folders],
     }
+    if entry.url is not None:
+        return {**about, "publishedAt": found.pushed_at if found else None, "folders": [root.label for root in folders]}
+    return {
+        **about,
+        "bytes": (settings.data_dir / entry.file).stat().st_size,
+        "folders": [f"{root.label}: {root.path}" if is_here(root) else root.label for root in folders],
+    }
+
+
+def _place(settings: Settings, entry: Entry, known: State, counts: Statistics, found: Publication | None) -> str | None:
+    """Where a process with these settings holds the vectors."""
+    if known.dimension is None:
+        return None
+    room = Room(settings.vector_memory, settings.cache_dir if entry.url is None else None)
+    place = place_of(counts.vectors, known.dimension, room)
+    if place == "server" and (found is None or not found.all_vectors):
+        place = "nowhere"
+    size = f"{4 * counts.vectors * known.dimension / 1e6:.1f} MB"
+    return f"{size} {_PLACES[place]}"
+
+
+_PLACES: dict[Place, str] = {
+    "memory": "in memory",
+    "file": "mapped from a file",
+    "server": "compared by the server",
+    "nowhere": "beyond KURA_VECTOR_MEMORY; publish with --with-vectors, or raise it",
+}
+
+
+def _open(settings: Settings, entry: Entry) -> Connection:
+    if entry.url is not None:
+        return open_remote(entry.url, tokens_of(settings).of(entry.name))
+    return open_for_reading(Catalog(settings.data_dir).path(entry))

@@ -2,13 +2,21 @@
 
 from functools import partial
 
-from kura.chosen import load_chosen
+from kura.chosen import elsewhere_of, load_chosen
 from kura.search.library import Library
 from kura.settings import Settings
 from kura.store.catalog import Catalog
 
 
 def open_library(settings: Settings, *, patience: float = 2.0) -> Library:
-    """The library over the data directory, with the embedder that the settings choose; nothing is loaded yet."""
-    load = partial(load_chosen, settings)
-    return Library(Catalog(settings.data_dir), load, refresh_seconds=settings.refresh_seconds, patience=patience)
+    """The library over the data directory and servers, with the embedder that is chosen; nothing is loaded yet."""
+    return Library(
+        Catalog(settings.data_dir),
+        partial(load_chosen, settings),
+        elsewhere=elsewhere_of(settings),
+        vector_memory=settings.vector_memory,
+        spill=settings.cache_dir,
+        copies=settings.vector_copies,
+        refresh_seconds=settings.refresh_seconds,
+        patience=patience,
+    )

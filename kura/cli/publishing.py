@@ -9,22 +9,24 @@ from typing import Any
 
 import click
 
+from kura.chosen import elsewhere_of, tokens_of
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option
 from kura.errors import ArgumentError, Busy, StoreError, UnknownDatabase
 from kura.ingest.roots import writing
 from kura.settings import Settings, read_settings
 from kura.store.address import address
 from kura.store.catalog import Catalog, Entry
+from kura.store.elsewhere import CATALOG, enter, leave
 from kura.store.engine import Connection
 from kura.store.lock import publishing
 from kura.store.publish.descent import changed_since, confirm, intend, last_address, owner
 from kura.store.publish.plan import Plan, plan
-from kura.store.publish.published import remove
+from kura.store.publish.published import publication, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
+from kura.store.publish.tables import push_tables
 from kura.store.remote import open_remote
 from kura.store.sqlite import copy_to, open_for_reading, open_for_writing
-from kura.store.tokens import Tokens
 
 Progress = Callable[[int, int], None]
 
@@ -45,10 +47,19 @@ to_option = click.option(
 @click.option(
     "--with-vectors", is_flag=True, help="Send each vector unpacked too, for servers that compare them themselves."
 )
+@click.option("--table", "tables", multiple=True, help="Publish this table of yours too, whole; can be repeated.")
 @data_dir_option
 @click.pass_obj
 def push_command(
-    data_dir: Path | None, name: str, url: str | None, *, dry_run: bool, force: bool, upgrade: bool, with_vectors: bool
+    data_dir: Path | None,
+    name: str,
+    url: str | None,
+    tables: tuple[str, ...],
+    *,
+    dry_run: bool,
+    force: bool,
+    upgrade: bool,
+    with_vectors: bool,
 ) -> None:
     """Publish the database NAME to a libSQL server, such as Turso. Only what changed travels.
 
@@ -71,17 +82,21 @@ def push_command(
             _say(entry.name, planned)
             if dry_run:
                 return
-            if planned.how == "nothing":
-                if planned.base is not None:
-                    _confirm(path, planned.base.token, local)
-                return
-            token = secrets.token_hex(16)
-            with writing(path, patience=LOCK_PATIENCE) as connection:
-                intend(connection, token, target, local)
-            with _bar("publishing") as progress:
-                push(local, remote, planned, token, whose, progress)
-            _confirm(path, token, local)
-    click.echo(f'published "{entry.name}" to {target}')
+            if planned.how != "nothing":
+                token = secrets.token_hex(16)
+                with writing(path, patience=LOCK_PATIENCE) as connection:
+                    intend(connection, token, target, local)
+                with _bar("publishing") as progress:
+                    push(local, remote, planned, token, whose, progress)
+                _confirm(path, token, local)
+                click.echo(f'published "{entry.name}" to {target}')
+            elif planned.base is not None:
+                _confirm(path, planned.base.token, local)
+            if tables:
+                with _bar("publishing tables") as progress:
+                    push_tables(local, remote, tables, progress, force=force)
+                click.echo(f"published {', '.join(tables)}")
+        _enter(settings, entry, target)
 
 
 @click.command("pull")
@@ -89,9 +104,12 @@ def push_command(
 @click.option("--from", "url", help="The server's database. [default: as for kura push]")
 @click.option("--tenant", help="Where NAME is not there yet: only sessions of this tenant see it.")
 @click.option("--force", is_flag=True, help="Discard what was indexed here and not published.")
+@click.option("--or-add", is_flag=True, help="Where nothing is published yet, leave an empty database.")
 @data_dir_option
 @click.pass_obj
-def pull_command(data_dir: Path | None, name: str, url: str | None, tenant: str | None, *, force: bool) -> None:
+def pull_command(
+    data_dir: Path | None, name: str, url: str | None, tenant: str | None, *, force: bool, or_add: bool
+) -> None:
     """Fetch what is published into the database NAME, which is created where it is not there.
 
     Index into it and push: only what changed travels. Folders are taken up again by `kura index NAME PATH`.
@@ -109,12 +127,15 @@ def pull_command(data_dir: Path | None, name: str, url: str | None, tenant: str 
                 )
             target = _target(settings, entry.name, url, last_address(local))
             with _server(settings, entry.name, target) as remote, _bar("fetching") as progress:
-                found = pull(remote, local, target, progress)
+                found = None if or_add and publication(remote) is None else pull(remote, local, target, progress)
         done = True
     finally:
         if fresh and not done:
             catalog.remove(entry.name)
-    click.echo(f'fetched "{entry.name}" as published {found.pushed_at}')
+    if found is None:
+        click.echo(f'nothing is published yet; "{entry.name}" is empty')
+    else:
+        click.echo(f'fetched "{entry.name}" as published {found.pushed_at}')
 
 
 @click.command("rollback")
@@ -153,7 +174,17 @@ def remove_published(settings: Settings, name: str, url: str | None, *, ask: Cal
     ask(target)
     with _server(settings, name, target) as remote:
         remove(remote)
+    if settings.catalog is not None:
+        with _server(settings, CATALOG, address(settings.catalog)) as catalog:
+            leave(catalog, name)
     click.echo(f'removed what was published of "{name}" from {target}')
+
+
+def _enter(settings: Settings, entry: Entry, target: str) -> None:
+    """Name what was published in the catalog on a server, where one is set."""
+    if settings.catalog is not None:
+        with _server(settings, CATALOG, address(settings.catalog)) as catalog:
+            enter(catalog, entry, target)
 
 
 def _confirm(path: Path, token: str, view: Connection) -> None:
@@ -173,17 +204,27 @@ def _known_address(settings: Settings, name: str) -> str | None:
 
 
 def _target(settings: Settings, name: str, given: str | None, last: str | None) -> str:
-    url = given or settings.databases.get(name) or last
+    if given is not None:
+        return address(given)
+    set_there = [entry.url for entry in _elsewhere(settings) if entry.name == name]
+    url = set_there[0] if set_there else last
     if url is None:
         raise ArgumentError(f'invalid argument: it is not known where "{name}" is published; name its URL')
-    return address(url)
+    return url
+
+
+def _elsewhere(settings: Settings) -> list[Entry]:
+    elsewhere = elsewhere_of(settings)
+    if elsewhere is None:
+        return []
+    with closing(elsewhere):
+        return elsewhere.entries()
 
 
 @contextmanager
 def _server(settings: Settings, name: str, target: str) -> Generator[Connection]:
-    text = settings.database_tokens.get_secret_value() if settings.database_tokens else None
     try:
-        with closing(open_remote(target, Tokens(text, settings.database_tokens_file).of(name))) as remote:
+        with closing(open_remote(target, tokens_of(settings).of(name))) as remote:
             yield remote
     except StoreError as error:
         raise type(error)(f'database "{name}": {error}') from error

@@ -3,7 +3,6 @@
 from kura.search.library import KnowledgeBase
 from kura.search.rank import Found
 from kura.store.engine import Connection
-from kura.store.sources import state
 from kura.store.statements import matching
 from kura.text.tokens import TOKENIZER_VERSION, match_expression
 from kura.types import Hit
@@ -18,12 +17,11 @@ async def keyword(base: KnowledgeBase, q: str, count: int) -> tuple[Found, str |
     expression = match_expression(q)
 
     def read(connection: Connection) -> tuple[Found, str | None]:
-        found = matching(connection, expression, count) if expression is not None else []
+        found, current = matching(connection, expression, count)
         hits = [Hit(passage.chunk_id, score) for passage, score in found]
-        indexed = state(connection).tokenizer
-        return Found(hits, {passage.chunk_id: passage for passage, _ in found}), _notice(indexed)
+        return Found(hits, {passage.chunk_id: passage for passage, _ in found}), _notice(current.tokenizer)
 
-    return await base.reader.read(read)
+    return await base.reader.read(read, whole=False)
 
 
 def _notice(indexed: int) -> str | None:

@@ -12,28 +12,62 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
+from kura.store import sqlite
 from kura.store.catalog import Catalog, Entry, explained, listed
-from kura.store.engine import Connection
-from kura.store.migrations import now, require_readable, require_whole
-from kura.store.segments import Vectors, load
+from kura.store.copies import file_of, keep, kept
+from kura.store.elsewhere import Elsewhere
+from kura.store.engine import Connection, Reader
+from kura.store.migrations import now, require_whole
+from kura.store.segments import Room, Vectors, load
 from kura.store.sources import State, state
-from kura.store.sqlite import Reader
 from kura.types import Session
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_Key = tuple[str, str | None, str | None]
+
+VECTOR_MEMORY = 1_000_000_000
+"""Bytes for the vectors of one database, unless told otherwise: 650,000 of 384 dimensions."""
+
+RETRY_SECONDS = 2.0
+"""A database on a server that could not be opened is not tried again sooner."""
 
 
 class KnowledgeBase:
     """One opened database: it reads from it, and holds the vectors as of the version that it last saw."""
 
-    def __init__(self, reader: Reader, executor: ThreadPoolExecutor, refresh_seconds: float) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        executor: ThreadPoolExecutor,
+        refresh_seconds: float,
+        *,
+        created_at: str,
+        room: Room,
+        copy: Path | None = None,
+    ) -> None:
+        """Keep what is needed; vectors are loaded when they are first asked for.
+
+        Args:
+            reader: Of the database.
+            executor: Where to load.
+            refresh_seconds: The version is looked at no more often than this.
+            created_at: When the database was created.
+            room: What there is for its vectors.
+            copy: The file in which they are kept for the next start; None is no file.
+        """
         self.reader = reader
+        self.created_at = created_at
+        self._room = room
+        self._copy = copy
         self.opened_at = now()
         self._executor = executor
         self._refresh_seconds = refresh_seconds
@@ -72,9 +106,16 @@ class KnowledgeBase:
         with self._writing:
             # Set before looking: what is committed while we look is found the next time.
             self._looked = time.monotonic()
-            known = self._vectors
-            self._vectors = self.reader.read_here(lambda connection: load(connection, known))
-            return self._vectors
+            known, room, copy = self._vectors, self._room, self._copy
+            if known is None and copy is not None:
+                known = kept(copy)
+            before = known
+            vectors = self.reader.read_here(lambda connection: load(connection, known, room), whole=False)
+            self._vectors = vectors
+            if copy is not None and (before is None or before.state.generation != vectors.state.generation):
+                # Not before it is in use: nobody waits for the file.
+                self._executor.submit(keep, copy, vectors)
+            return vectors
 
 
 class Library:
@@ -85,36 +126,50 @@ class Library:
         catalog: Catalog,
         load_embedder: Callable[[], Embedder | None],
         *,
+        elsewhere: Elsewhere | None = None,
+        vector_memory: int = VECTOR_MEMORY,
+        spill: Path | None = None,
+        copies: Path | None = None,
         refresh_seconds: float = 1.0,
         patience: float = 2.0,
     ) -> None:
         """Keep what is needed; nothing is opened before `start` or the first request.
 
         Args:
-            catalog: Where the databases are.
+            catalog: Where the databases of this machine are.
             load_embedder: Called once, in a worker thread; None means that there is no semantic search.
+            elsewhere: Databases on servers; a name that this machine has too is served from here.
+            vector_memory: Bytes of memory that the vectors of one database may take.
+            spill: A folder for files that are mapped into memory where vectors of a local database take more; None is
+                that of the data directory.
+            copies: A folder in which vectors from servers are kept for the next start; None keeps none.
             refresh_seconds: A database's version is looked at no more often than this.
             patience: Seconds that a request waits for vectors or the embedder before it goes on without them.
         """
         self.patience = patience
         self.started_at = now()
         self._catalog = catalog
+        self._elsewhere = elsewhere
+        self._vector_memory = vector_memory
+        self._spill = spill or catalog.data_dir / "vectors"
+        self._copies = copies
         self._load_embedder = load_embedder
         self._refresh_seconds = refresh_seconds
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
         # Apart from the former: a long load must not keep searches in other databases waiting.
         self._loaders = ThreadPoolExecutor(max_workers=4, thread_name_prefix="kura-load")
-        self._listing = Reader(catalog.file, self._executor)
+        self._listing = sqlite.Reader(catalog.file, self._executor)
         self._lock = threading.Lock()
         # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
-        self._bases: dict[tuple[str, str, str | None], KnowledgeBase] = {}
+        self._bases: dict[_Key, KnowledgeBase] = {}
+        self._failed: dict[_Key, tuple[float, Unavailable]] = {}
         self._embedder: Future[Embedder | None] | None = None
 
     def start(self, within: float = 0.0) -> None:
         """Begin to load the embedder and every database; wait for them for at most `within` seconds."""
         until = time.monotonic() + within
         embedder = self.embedder()
-        beginning = [self._loaders.submit(self._begin, entry) for entry in self._entries()]
+        beginning = [self._loaders.submit(self._begin, entry) for entry in self.entries()]
         begun, _ = wait(beginning, timeout=within)
         loading: list[Future[Any]] = [future for done in begun if (future := done.result()) is not None]
         wait([embedder, *loading], timeout=max(0.0, until - time.monotonic()))
@@ -128,12 +183,12 @@ class Library:
 
     async def registered(self, session: Session) -> list[Entry]:
         """All databases that the session may see, by name."""
-        return [entry for entry in await self.in_thread(self._entries) if may_see(session, entry.name, entry.tenant)]
+        return [entry for entry in await self.in_thread(self.entries) if may_see(session, entry.name, entry.tenant)]
 
     async def loaded(self, session: Session) -> list[str]:
         """Names of the databases that the session may see and this process can search now."""
         entries = await self.registered(session)
-        return await self.in_thread(lambda: [entry.name for entry in entries if self._opened_or_none(entry)])
+        return await self.in_thread(self._opened_of, entries)
 
     async def open(self, session: Session, name: str) -> KnowledgeBase:
         """The database of that name, opened.
@@ -147,6 +202,8 @@ class Library:
         for entry in entries:
             if entry.name == wanted:
                 return self._open_already(entry) or await self.in_thread(self._opened, entry)
+        if self._elsewhere is not None and self._elsewhere.fault is not None:
+            raise Unavailable(name, f"the catalog that may name it cannot be read: {self._elsewhere.fault}")
         raise UnknownDatabase(name, tuple(entry.name for entry in entries))
 
     async def in_thread(self, work: Callable[..., T], *args: object) -> T:
@@ -159,14 +216,25 @@ class Library:
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._retain(())
         self._listing.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
 
-    def _entries(self) -> list[Entry]:
+    def entries(self) -> list[Entry]:
+        """All databases, whoever may see them, by name."""
         entries: list[Entry] = []
         if self._catalog.file.exists():
             with explained():
                 entries = self._listing.read_here(listed)
+        if self._elsewhere is not None:
+            here = {entry.name for entry in entries}
+            entries += [self._dated(entry) for entry in self._elsewhere.entries() if entry.name not in here]
+            entries.sort(key=lambda entry: entry.name)
         self._retain(entries)
         return entries
+
+    def _dated(self, entry: Entry) -> Entry:
+        base = self._open_already(entry)
+        return entry if base is None or entry.created_at is not None else replace(entry, created_at=base.created_at)
 
     def _retain(self, entries: Iterable[Entry]) -> None:
         """Close what was opened for databases that have been removed meanwhile."""
@@ -181,24 +249,50 @@ class Library:
             return self._bases.get(_key(entry))
 
     def _opened(self, entry: Entry) -> KnowledgeBase:
-        path = self._catalog.path(entry)
         base = self._open_already(entry)
-        if base is not None and path.exists():
+        if base is not None and (entry.url is not None or self._catalog.path(entry).exists()):
             return base
-        reader = Reader(path, self._executor)
-        try:
-            known = reader.read_here(_described)
-        except StoreError as error:
-            raise Unavailable(entry.name, str(error)) from error
-        if known.tenant != entry.tenant:
-            # A file that was swapped for another one must not serve a tenant's knowledge to strangers.
-            reader.close()
-            raise Unavailable(entry.name, "the database file belongs to another owner than the catalog says")
         with self._lock:
-            base = self._bases.setdefault(_key(entry), KnowledgeBase(reader, self._loaders, self._refresh_seconds))
+            at, error = self._failed.get(_key(entry), (float("-inf"), None))
+        if error is not None and time.monotonic() - at < RETRY_SECONDS:
+            raise error
+        reader = self._reader(entry)
+        try:
+            known = reader.read_here(partial(_described, tenant=entry.tenant), whole=False)
+        except StoreError as error:
+            reader.close()
+            unavailable = Unavailable(entry.name, str(error))
+            if entry.url is not None:
+                # Whoever lists all of them must not wait for this one again and again.
+                with self._lock:
+                    self._failed[_key(entry)] = time.monotonic(), unavailable
+            raise unavailable from error
+        with self._lock:
+            base = self._bases.setdefault(
+                _key(entry),
+                KnowledgeBase(
+                    reader,
+                    self._loaders,
+                    self._refresh_seconds,
+                    created_at=known.created_at,
+                    room=Room(self._vector_memory, self._spill if entry.url is None else None),
+                    copy=file_of(self._copies, entry.url) if self._copies and entry.url else None,
+                ),
+            )
         if base.reader is not reader:
             reader.close()
         return base
+
+    def _reader(self, entry: Entry) -> Reader:
+        if entry.url is not None and self._elsewhere is not None:
+            return self._elsewhere.reader(entry, self._executor)
+        return sqlite.Reader(self._catalog.path(entry), self._executor)
+
+    def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
+        """Names of those that are open, or are within the library's patience."""
+        opening = {entry.name: self._loaders.submit(self._opened_or_none, entry) for entry in entries}
+        done, _ = wait(opening.values(), timeout=self.patience)
+        return [name for name, future in opening.items() if future in done and future.result() is not None]
 
     def _opened_or_none(self, entry: Entry) -> KnowledgeBase | None:
         try:
@@ -224,14 +318,18 @@ class Library:
             raise EmbedderError("the embedder could not be loaded; the log of this process says why") from error
 
 
-def _key(entry: Entry) -> tuple[str, str, str | None]:
-    return entry.file, entry.created_at, entry.tenant
+def _key(entry: Entry) -> _Key:
+    # What is on a server has its time of creation from the server, and only once it was reached.
+    return entry.url or entry.file, entry.created_at if entry.url is None else None, entry.tenant
 
 
-def _described(connection: Connection) -> State:
-    require_readable(connection)
+def _described(connection: Connection, tenant: str | None) -> State:
     require_whole(connection)
-    return state(connection)
+    known = state(connection)
+    if known.tenant != tenant:
+        # A database that was swapped for another one must not serve a tenant's knowledge to strangers.
+        raise StoreError("the database belongs to another owner than the catalog says")
+    return known
 
 
 async def waited(future: "Future[Any]", seconds: float) -> bool:

@@ -61,10 +61,14 @@ class SearchArguments(Arguments):
 
 async def list_rag(library: Library, session: Session, _arguments: ListArguments) -> Answer:
     """The knowledge bases that the session may see."""
+    loaded = await library.loaded(session)  # first: what is on a server says then when it was created
     entries = await library.registered(session)
     return {
-        "loaded": await library.loaded(session),
-        "registered": [{"db": entry.name, "createAt": entry.created_at} for entry in entries],
+        "loaded": loaded,
+        "registered": [
+            {"db": entry.name} | ({"createAt": entry.created_at} if entry.created_at is not None else {})
+            for entry in entries
+        ],
     }
 
 
@@ -136,7 +140,16 @@ LIST = Tool(
         {
             "loaded": _array(_TEXT, "Names that can be searched now."),
             "registered": _array(
-                _object({"db": _TEXT, "createAt": {"type": "string", "description": "When it was created (UTC)."}}),
+                _object(
+                    {
+                        "db": _TEXT,
+                        "createAt": {
+                            "type": "string",
+                            "description": "When it was created (UTC); absent while its server cannot be reached.",
+                        },
+                    },
+                    "createAt",
+                ),
                 "All knowledge bases that the caller may see.",
             ),
         }

@@ -37,12 +37,21 @@ CATALOG_MIGRATIONS: tuple[Migration, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One database of the catalog. `file` is relative to the data directory; `tenant` None belongs to nobody."""
+    """One database that can be opened.
+
+    Attributes:
+        name: What it is called.
+        file: Its file, relative to the data directory; empty where it is on a server.
+        tenant: Whom it belongs to; None is nobody.
+        created_at: When it was created, in UTC; None where only the database itself knows.
+        url: Where it is on a server; None where it is a file.
+    """
 
     name: str
     file: str
     tenant: str | None
-    created_at: str
+    created_at: str | None
+    url: str | None = None
 
 
 class Catalog:
@@ -147,7 +156,7 @@ class Catalog:
         path.parent.mkdir(parents=True, exist_ok=True)
         database = open_for_writing(path, create=True)
         try:
-            create(database, entry.tenant, entry.created_at)
+            create(database, entry.tenant, entry.created_at or now())
         finally:
             database.close()
 
@@ -244,5 +253,5 @@ def _require_free(connection: Connection, name: str, besides: str | None = None)
             raise ArgumentError(f'invalid argument: a database named "{taken}" exists already')
 
 
-def _row(entry: Entry) -> tuple[str, str, str | None, str]:
+def _row(entry: Entry) -> tuple[str, str, str | None, str | None]:
     return entry.name, entry.file, entry.tenant, entry.created_at

@@ -1,6 +1,6 @@
 """What both engines can do: a SQLite file on this machine, and a database on a libSQL server."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +11,11 @@ Statement = tuple[str, Sequence[object]]
 
 ANSWER_BYTES = 6_000_000
 """Bytes of values that are asked for at once: a server's answer has ten megabytes at most, with blobs as base64."""
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it for an identifier, whatever is in it."""
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def rows_per_answer(width: int) -> int:
@@ -53,6 +58,13 @@ class Connection(Protocol):
         """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
         ...
 
+    def apart(self, statements: Sequence[Statement]) -> Iterator[list[Row]]:
+        """Run statements that read, each as of a version of its own, several of them at a time.
+
+        Yields the rows of each, in the order of the statements.
+        """
+        ...
+
     def atomically(self, statements: Sequence[Statement]) -> None:
         """Run statements in one round trip, all of them or, where one fails, none."""
         ...
@@ -69,20 +81,15 @@ class Connection(Protocol):
 class Reader(Protocol):
     """Reads one database from any number of threads and tasks."""
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
+    async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
+
+        Without `whole`, each of its statements is a transaction of its own, which saves a server's round trips.
+        """
         ...
 
-    def read_here(self, work: Callable[[Connection], T]) -> T:
-        """As `read`, in the calling thread."""
-        ...
-
-    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
-        ...
-
-    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """As `together`, in the calling thread."""
+    def read_here(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
+        """As `read`, in the calling thread; without `whole`, each of its statements is a transaction of its own."""
         ...
 
     def close(self) -> None:

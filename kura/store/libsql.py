@@ -7,11 +7,15 @@ Protocol: https://github.com/tursodatabase/libsql/blob/main/docs/HRANA_3_SPEC.md
 """
 
 import asyncio
+import io
 import json
 import math
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -28,8 +32,6 @@ from kura.errors import Busy, Damaged, RemoteError, StoreError, TokenRefused, Un
 from kura.store.address import Patience
 from kura.store.engine import Row, Statement
 from kura.store.tokens import Token
-
-T = TypeVar("T")
 
 _IDLE_SECONDS = 15.0
 """A connection that was idle for longer is not used again: while a function is frozen, its sockets may die."""
@@ -56,11 +58,27 @@ class Result:
 
 
 class _Passing(Exception):
-    """No answer this time. `error` is what it comes to if it stays so; `wait` is what the server asked for, seconds."""
+    """No answer this time.
 
-    def __init__(self, error: StoreError, wait: float = 0.0) -> None:
+    Attributes:
+        error: What it comes to if it stays so.
+        wait: Seconds that the server asked for.
+        untouched: Whether nothing of what was asked has taken place, for certain.
+    """
+
+    def __init__(self, error: StoreError, wait: float = 0.0, *, untouched: bool = False) -> None:
         super().__init__(str(error))
-        self.error, self.wait = error, wait
+        self.error, self.wait, self.untouched = error, wait, untouched
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Closes nothing in a process that was forked: that would unregister sockets which the parent still listens to."""
+
+    forked = False
+
+    def __del__(self, _warnings: Any = warnings) -> None:  # noqa: ANN401 - as the driver's own
+        if not self.forked:
+            super().__del__(_warnings)
 
 
 class PipelineClient(HttpClient):
@@ -69,8 +87,9 @@ class PipelineClient(HttpClient):
     def __init__(self, url: str, token: Token, patience: Patience) -> None:
         # Not the driver's own: without a token that sends "Bearer None", and it waits for ever.
         self._url = url.rstrip("/") + "/"
+        self._connector = _Connector(limit=32, keepalive_timeout=_IDLE_SECONDS)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=32, keepalive_timeout=_IDLE_SECONDS),
+            connector=self._connector,
             timeout=aiohttp.ClientTimeout(total=patience.total, connect=patience.connect),
             # Compressed, ten thousand vectors took twenty times as long.
             headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
@@ -80,34 +99,27 @@ class PipelineClient(HttpClient):
         self._version = "v3"
         self.host = urlsplit(url).netloc
 
+    def forget(self) -> None:
+        """Let go of the connections without closing them, in a process that was forked."""
+        self._connector.forked = True
+        self._session.detach()
+
     async def read(self, statements: Sequence[Statement]) -> list[Result]:
         """Run statements that read, as of one version, and again where that may help: reading twice does no harm.
 
         Raises:
             StoreError: if there is no usable answer.
         """
-        attempt = 0
-        while True:
-            try:
-                return await self._run(statements)
-            except _Passing as passing:
-                attempt += 1
-                if attempt >= self._patience.attempts:
-                    raise passing.error from passing
-                pause = max(self._patience.pause * 2 ** (attempt - 1), passing.wait)
-                await asyncio.sleep(min(pause, self._patience.total))
+        return await self._run(statements, again=lambda _passing: True)
 
     async def write(self, statements: Sequence[Statement]) -> list[Result]:
-        """Run statements once: all of them or, where one fails, none.
+        """Run statements once: all of them or, where one fails, none. Again only where nothing took place for certain.
 
         Raises:
             Unreachable: if it is not known whether they took place.
             StoreError: if they did not.
         """
-        try:
-            return await self._run(statements)
-        except _Passing as passing:
-            raise passing.error from passing
+        return await self._run(statements, again=lambda passing: passing.untouched)
 
     async def stream(self, baton: str | None, statements: Sequence[Statement], *, last: bool = False) -> "Step":
         """Run statements, up to the first that fails, in a transaction that goes on over several requests.
@@ -124,27 +136,33 @@ class PipelineClient(HttpClient):
         requests: list[dict[str, Any]] = [{"type": "batch", "batch": {"steps": steps}}] if steps else []
         try:
             answer = await self._post([*requests, *([{"type": "close"}] if last else [])], baton)
-            results = self._understood(lambda: _step_results(answer, len(steps))) if steps else []
         except _Passing as passing:
             raise passing.error from passing
+        with self._understood():
+            results = _step_results(answer, len(steps)) if steps else []
         return Step(cast("str | None", answer.get("baton")), results)
 
-    async def _run(self, statements: Sequence[Statement]) -> list[Result]:
+    async def _run(self, statements: Sequence[Statement], again: Callable[["_Passing"], bool]) -> list[Result]:
+        attempt = 0
+        while True:
+            try:
+                return await self._once(statements)
+            except _Passing as passing:
+                attempt += 1
+                if attempt >= self._patience.attempts or not again(passing):
+                    raise passing.error from passing
+                pause = max(self._patience.pause * 2 ** (attempt - 1), passing.wait)
+                await asyncio.sleep(min(pause, self._patience.total))
+
+    async def _once(self, statements: Sequence[Statement]) -> list[Result]:
         if len(statements) == 1:
             sql, params = statements[0]
-            found = [await self._driven(self.execute(sql, self._args(params)))]
+            with self._understood():
+                found = [await self.execute(sql, self._args(params))]
         else:
-            found = await self._driven(self.batch([(sql, self._args(params)) for sql, params in statements]))
+            with self._understood():
+                found = await self.batch([(sql, self._args(params)) for sql, params in statements])
         return [_result(each) for each in found]
-
-    async def _driven(self, asked: Awaitable[T]) -> T:
-        """Wait for what the driver does, in words of ours."""
-        try:
-            return await asked
-        except LibsqlError as error:
-            raise self._refused(error) from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._unexpected() from error
 
     async def _send(self, method: str, path: str, request_body: Any) -> Any:  # noqa: ANN401, ARG002 - the driver's
         """What the driver calls for each of its requests: `v1/execute` or `v1/batch`, with the body of that time."""
@@ -172,16 +190,26 @@ class PipelineClient(HttpClient):
             raise self._unexpected() from error
         if not isinstance(answer, dict) or not isinstance(cast("dict[str, Any]", answer).get("results"), list):
             raise self._unexpected()
-        return cast("dict[str, Any]", answer)
+        answer = cast("dict[str, Any]", answer)
+        for error in _errors(answer["results"]):
+            error |= {key: _shown(str(error[key]), token) for key in ("message", "code") if error.get(key)}
+        return answer
 
     async def _answer(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes, float]:
         try:
-            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            # In a file, as aiohttp wants it of large bodies.
+            async with self._session.post(
+                url, data=io.BytesIO(body), headers=headers, allow_redirects=False
+            ) as response:
                 wait = response.headers.get("Retry-After", "")
                 return response.status, await response.read(), float(wait) if wait.isdecimal() else 0.0
         except aiohttp.ClientConnectorError as error:
-            # Nothing was sent.
-            raise _Passing(Unreachable(f"{self.host} cannot be reached: {_why(error)}")) from error
+            # Nothing was sent, here and in the next case.
+            unreachable = Unreachable(f"{self.host} cannot be reached: {_why(error)}")
+            raise _Passing(unreachable, untouched=True) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            reason = f"no connection in {self._patience.connect:g} seconds"
+            raise _Passing(Unreachable(f"{self.host} cannot be reached: {reason}"), untouched=True) from error
         except TimeoutError as error:
             reason = f"{self.host} did not answer in {self._patience.total:g} seconds"
             raise _Passing(Unreachable(f"{reason}; what was sent may have taken place")) from error
@@ -197,21 +225,21 @@ class PipelineClient(HttpClient):
         if status == 404:
             return RemoteError(f"{self.host} has no such database (HTTP 404{said})")
         if status in _PASSING:
-            return _Passing(Unreachable(f"{self.host} is not able to answer now (HTTP {status}{said})"), wait)
+            unable = Unreachable(f"{self.host} is not able to answer now (HTTP {status}{said})")
+            # Too many requests: this one was turned away.
+            return _Passing(unable, wait, untouched=status == 429)
         if status >= 500:
             return _Passing(RemoteError(f"{self.host} failed (HTTP {status}{said})"), wait)
         return RemoteError(f"{self.host} does not take the request (HTTP {status}{said})")
 
-    def _refused(self, error: LibsqlError) -> StoreError:
-        kind, reason = _CODES.get(error.code, (RemoteError, f"{error.code}: {error.explanation[:_SHOWN]}"))
-        return kind(f"{self.host}: {reason}")
-
-    def _understood(self, work: Callable[[], T]) -> T:
+    @contextmanager
+    def _understood(self) -> Generator[None]:
         try:
-            return work()
+            yield
         except LibsqlError as error:
-            raise self._refused(error) from error
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            kind, reason = _CODES.get(error.code, (RemoteError, f"{error.code}: {error.explanation}"))
+            raise kind(f"{self.host}: {reason}") from error
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise self._unexpected() from error
 
     def _unexpected(self) -> RemoteError:
@@ -259,18 +287,34 @@ def _result(found: ResultSet) -> Result:
     return Result([row.astuple() for row in found.rows], found.rows_affected, found.last_insert_rowid or 0)
 
 
+def _errors(results: list[Any]) -> Iterator[dict[str, Any]]:
+    """What went wrong as a server says it: with a request, or with one step of a batch."""
+    for result in results:
+        with suppress(LookupError, TypeError):  # another shape is told of where the results are taken
+            said: list[Any] = (
+                [result["error"]] if result["type"] == "error" else result["response"]["result"]["step_errors"]
+            )
+            yield from (error for error in said if isinstance(error, dict))
+
+
 def _said(data: bytes, token: str | None) -> str:
-    """What a server gives as its reason, short, in one line, and without the token that it was sent."""
-    text = data[: 10 * _SHOWN].decode("utf-8", "replace")
+    """What a server gives as its reason, as part of a sentence."""
+    text = data.decode("utf-8", "replace")
     try:
         given: Any = from_json(data)
         text = str(given.get("error") or given.get("message") or text)
     except (ValueError, AttributeError):
         pass  # not an object in JSON: then it is shown as it is
-    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    shown = _shown(text, token)
+    return f": {shown}" if shown else ""
+
+
+def _shown(text: str, token: str | None) -> str:
+    """What a server says, short, in one line, and without the token that it was sent."""
     if token:
         text = text.replace(token, "…")
-    return f": {text[:_SHOWN]}" if text else ""
+    text = "".join(character if character.isprintable() else " " for character in text[: 10 * _SHOWN])
+    return " ".join(text.split())[:_SHOWN]
 
 
 def _why(error: aiohttp.ClientConnectorError) -> str:
@@ -278,5 +322,5 @@ def _why(error: aiohttp.ClientConnectorError) -> str:
         return "no such host is known"
     if isinstance(error, aiohttp.ClientSSLError):
         return "its certificate cannot be verified"
-    cause = error.os_error.strerror
-    return cause.lower() if cause else "no connection"
+    number = error.os_error.errno  # asyncio's text names the address again
+    return os.strerror(number).lower() if number else "no connection"

@@ -19,12 +19,13 @@ One database holds one knowledge base:
 - `removed_vectors`  ids that are gone, with the version in which they went, until segments without them are packed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kura.errors import Damaged, WrongSchema
 from kura.store import sqlite
-from kura.store.engine import Connection
+from kura.store.engine import Connection, Row
 from kura.text.tokens import TOKENIZER_VERSION
 
 
@@ -154,6 +155,7 @@ RECORD = (
     "create table if not exists kura_migrations"
     " (version integer primary key, name text not null, applied_at text not null)"
 )
+STEPS = "select version, name from kura_migrations order by version"
 RECORDED = "insert into kura_migrations (version, name, applied_at) values (?, ?, ?)"
 
 
@@ -209,10 +211,16 @@ def require_readable(connection: Connection, migrations: tuple[Migration, ...] =
     Raises:
         WrongSchema: if it does not; the message says which side has to be renewed.
     """
-    applied, known = applied_version(connection), migrations[-1].version
-    if applied == 0:
-        raise WrongSchema("the file is not one of Kura's databases, or was never finished; add the database again")
-    _require_kind(connection, migrations)
+    _require_steps(connection.rows(STEPS) if _has_record(connection) else [], migrations)
+
+
+def _require_steps(steps: Sequence[Row], migrations: tuple[Migration, ...]) -> None:
+    if not steps:
+        raise WrongSchema(
+            "it is not one of Kura's databases, or was never finished; add the database again, or publish it"
+        )
+    _require_name(steps[0][1], migrations)
+    applied, known = steps[-1][0], migrations[-1].version
     if applied > known:
         raise WrongSchema(f"written by a newer Kura (schema {applied}, this one reads up to {known}); upgrade Kura")
     if applied < known - 1:
@@ -220,12 +228,14 @@ def require_readable(connection: Connection, migrations: tuple[Migration, ...] =
 
 
 def require_whole(connection: Connection) -> None:
-    """Check that none of a knowledge base's tables was dropped by other hands.
+    """Check, in two round trips, that this Kura understands the database and that none of its tables was dropped.
 
     Raises:
-        Damaged: if one is missing; the message names it.
+        WrongSchema: if it does not; the message says which side has to be renewed.
+        Damaged: if a table is missing; the message names it.
     """
     present = {row[0] for row in connection.rows("select name from sqlite_schema where type = 'table'")}
+    _require_steps(connection.rows(STEPS) if "kura_migrations" in present else [], MIGRATIONS)
     missing = sorted(_TABLES - present)
     if missing:
         raise Damaged(f"the database lacks its table {missing[0]}; restore it from a copy, or index into a new one")
@@ -250,8 +260,13 @@ def _require_kind(connection: Connection, migrations: tuple[Migration, ...]) -> 
     first = (
         connection.row("select name from kura_migrations order by version limit 1") if _has_record(connection) else None
     )
-    if first is not None and first[0] != migrations[0].name:
-        raise WrongSchema(f"the file is one of Kura's, but holds {first[0]} and not {migrations[0].name}")
+    if first is not None:
+        _require_name(first[0], migrations)
+
+
+def _require_name(name: str, migrations: tuple[Migration, ...]) -> None:
+    if name != migrations[0].name:
+        raise WrongSchema(f"the file is one of Kura's, but holds {name} and not {migrations[0].name}")
 
 
 def _has_record(connection: Connection) -> bool:

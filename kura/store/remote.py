@@ -8,10 +8,13 @@ request: a process that serves files alone never pays for it.
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from kura.errors import Damaged, KuraError, RemoteError
 from kura.store.address import Patience, address
@@ -25,32 +28,23 @@ T = TypeVar("T")
 
 _MOST_BYTES = 1_000_000  # of values, in one request of many rows
 _MOST_ROWS = 500
+_AT_ONCE = 4  # requests, of which each may bring ten megabytes
 
 
 class _Loop:
-    """An event loop in a daemon thread. A process that is forked off makes its own."""
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="kura-remote", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there, and wait for it here."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.submit(work).result()
 
-    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same, waiting in the caller's event loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    def begin(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work` there; nobody waits for it."""
-        asyncio.run_coroutine_threadsafe(_quietly(work), self._loop)
-
-
-async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    with suppress(KuraError):
-        await work
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run `work` there, without waiting."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 _loop: _Loop | None = None
@@ -60,48 +54,106 @@ _making = threading.Lock()
 def _running() -> _Loop:
     global _loop  # noqa: PLW0603 - one loop for the process is what it is for
     with _making:
-        if _loop is None or _loop.pid != os.getpid():
+        if _loop is None:
             _loop = _Loop()
         return _loop
 
 
+def _forked() -> None:
+    """A process that was forked off has neither the thread nor the connections, and makes its own of both."""
+    global _loop, _making
+    _loop, _making = None, threading.Lock()
+    for server in list(_servers):
+        server.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class _Server:
-    """One database on a server. Its client is made with the first request, and again in a process that was forked."""
+    """One database on a server. Its client is made with the first request, and again in a process that was forked.
+
+    After `close` what is still asked is answered too, over connections that are not kept.
+    """
 
     def __init__(self, url: str, token: Token | None, patience: Patience | None) -> None:
         self.url = address(url)
         self._token: Token = token or (lambda: None)
         self._patience = patience or Patience()
+        self._closed = False
+        # These change on the loop alone.
         self._client: PipelineClient | None = None
-        self._at: _Loop | None = None
-        self._lock = threading.Lock()
+        self._asking = 0
+        self._leaving: set[asyncio.Task[object]] = set()
+        _servers.add(self)
 
     async def read(self, statements: Sequence[Statement]) -> "list[Result]":
-        return await (await self._made()).read(statements)
+        async with self._asked() as client:
+            return await client.read(statements)
 
     async def write(self, statements: Sequence[Statement]) -> "list[Result]":
-        return await (await self._made()).write(statements)
+        async with self._asked() as client:
+            return await client.write(statements)
 
     async def stream(
         self, baton: str | None, statements: Sequence[Statement], *, last: bool = False
     ) -> "tuple[str | None, list[Result]]":
-        step = await (await self._made()).stream(baton, statements, last=last)
-        return step.baton, step.results
+        async with self._asked() as client:
+            step = await client.stream(baton, statements, last=last)
+            return step.baton, step.results
+
+    async def leave(self, baton: str) -> None:
+        """End a transaction that has read; only `close` waits for it."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - it runs on the loop
+        self._leaving.add(task)
+        try:
+            with suppress(KuraError):
+                await self.stream(baton, [], last=True)
+        finally:
+            self._leaving.discard(task)
 
     def close(self) -> None:
-        with self._lock:
-            client, at, self._client = self._client, self._at, None
-        if client is not None and at is not None and at.pid == os.getpid():
-            at.run(client.close())
+        self._closed = True
+        if self._client is not None:
+            _running().run(self._left())
 
-    async def _made(self) -> "PipelineClient":
-        # On the loop that its connections are bound to, so two requests never make two.
-        with self._lock:
-            if self._client is None or self._at is not _loop:
-                from kura.store.libsql import PipelineClient  # noqa: PLC0415 - a third of a second that few need
+    def forget(self) -> None:
+        """Let go of connections that belong to the process that this one was forked from."""
+        if self._client is not None:
+            self._client.forget()
+        self._client, self._asking, self._leaving = None, 0, set()
 
-                self._client, self._at = PipelineClient(self.url, self._token, self._patience), _loop
-            return self._client
+    @asynccontextmanager
+    async def _asked(self) -> AsyncGenerator["PipelineClient"]:
+        client = self._made()
+        self._asking += 1
+        try:
+            yield client
+        finally:
+            self._asking -= 1
+            await self._let_go()
+
+    def _made(self) -> "PipelineClient":
+        if self._client is None:
+            from kura.store.libsql import PipelineClient  # noqa: PLC0415 - a third of a second that few need
+
+            self._client = PipelineClient(self.url, self._token, self._patience)
+        return self._client
+
+    async def _left(self) -> None:
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=self._patience.connect)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        if self._closed and not self._asking and self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+
+
+_servers: WeakSet[_Server] = WeakSet()
 
 
 class RemoteConnection:
@@ -158,6 +210,19 @@ class RemoteConnection:
         """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
         return self._read(statements) if statements else []
 
+    def apart(self, statements: Sequence[Statement]) -> Iterator[list[Row]]:
+        """Run statements that read, each as of a version of its own, several at a time; yields the rows of each."""
+        running, waiting = _running(), list(reversed(statements))
+        under_way: deque[Future[list[Result]]] = deque()
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < _AT_ONCE:
+                    under_way.append(running.submit(self._server.read([waiting.pop()])))
+                yield under_way.popleft().result()[0].rows
+        finally:
+            for each in under_way:
+                each.cancel()
+
     def atomically(self, statements: Sequence[Statement]) -> None:
         """Run statements in one round trip, all of them or, where one fails, none.
 
@@ -183,12 +248,10 @@ class RemoteConnection:
             baton, self._open, self._baton, self._begin = self._baton, False, None, []
             if baton is not None:
                 # What was not committed is taken back when the stream ends.
-                work = self._server.stream(baton, [], last=True)
                 if write:
-                    with suppress(KuraError):
-                        _running().run(work)
+                    _running().run(self._server.leave(baton))
                 else:
-                    _running().begin(work)
+                    _running().submit(self._server.leave(baton))
 
     def close(self) -> None:
         """Close it; closing twice is fine."""
@@ -217,23 +280,19 @@ class RemoteReader:
         self._server = _Server(url, token, patience)
         self._executor = executor
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self.read_here, work)
+    async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
 
-    def read_here(self, work: Callable[[Connection], T]) -> T:
+        Without `whole`, each of its statements is a transaction of its own, which saves round trips.
+        """
+        run = partial(self.read_here, work, whole=whole)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+
+    def read_here(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
         """As `read`, in the calling thread."""
         connection = RemoteConnection(self._server)
-        with connection.transaction(write=False):
+        with connection.transaction(write=False) if whole else nullcontext():
             return work(connection)
-
-    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Run statements that read, in one round trip; all see the same version. Returns the rows of each."""
-        return [result.rows for result in await _running().run_async(self._server.read(statements))]
-
-    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """As `together`, in the calling thread."""
-        return [result.rows for result in _running().run(self._server.read(statements))]
 
     def close(self) -> None:
         """Close its connections."""

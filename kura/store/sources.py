@@ -67,24 +67,25 @@ class Statistics:
     pending_since: str | None
 
 
+STATE = "select generation, version, tokenizer, embedder, dimension, tenant, created_at from state where id = 1"
+"""The columns of `State`."""
+
+STATISTICS = """
+  select (select count(*) from sources), (select count(*) from chunks), (select count(*) from chunk_vectors),
+         count(*), min(s.indexed_at)
+  from chunks c join sources s on s.id = c.source_id where c.vector_id is null
+"""
+"""The columns of `Statistics`."""
+
+
 def state(connection: Connection) -> State:
     """Read the database's own row."""
-    row = connection.one(
-        "select generation, version, tokenizer, embedder, dimension, tenant, created_at from state where id = 1"
-    )
-    return State(*row)
+    return State(*connection.one(STATE))
 
 
 def statistics(connection: Connection) -> Statistics:
     """Count what there is."""
-    row = connection.one(
-        """
-        select (select count(*) from sources), (select count(*) from chunks), (select count(*) from chunk_vectors),
-               count(*), min(s.indexed_at)
-        from chunks c join sources s on s.id = c.source_id where c.vector_id is null
-        """
-    )
-    return Statistics(*row)
+    return Statistics(*connection.one(STATISTICS))
 
 
 def roots(connection: Connection) -> list[Root]:

@@ -9,9 +9,10 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,6 +104,11 @@ class Connection:
         """Run statements that read; all see the same version. Returns the rows of each."""
         with nullcontext() if self._raw.in_transaction else self.transaction(write=False):
             return [self.rows(sql, params) for sql, params in statements]
+
+    def apart(self, statements: Sequence[Statement]) -> Iterator[list[Row]]:
+        """Run statements that read, one after the other; yields the rows of each."""
+        for sql, params in statements:
+            yield self.rows(sql, params)
 
     def atomically(self, statements: Sequence[Statement]) -> None:
         """Run statements, all of them or, where one fails, none."""
@@ -257,23 +263,19 @@ class Reader:
         self._idle: list[tuple[Connection, _Identity]] = []
         self._closed = False
 
-    async def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """Run statements in a worker thread; all see the same version. Returns the rows of each."""
-        return await self.read(lambda connection: connection.together(statements))
+    async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
+        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
 
-    def together_here(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """As `together`, in the calling thread."""
-        return self.read_here(lambda connection: connection.together(statements))
+        Without `whole`, each of its statements is a transaction of its own.
+        """
+        run = partial(self.read_here, work, whole=whole)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a worker thread, inside one read transaction: all its statements see the same version."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self.read_here, work)
-
-    def read_here(self, work: Callable[[Connection], T]) -> T:
+    def read_here(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
         """As `read`, in the calling thread."""
         connection, identity = self._taken()
         try:
-            with connection.transaction(write=False):
+            with connection.transaction(write=False) if whole else nullcontext():
                 result = work(connection)
         except BaseException:
             # Whatever went wrong may be the connection's own fault; a new one costs little.

@@ -65,7 +65,10 @@ class Tokens:
                     raise ConfigurationError(
                         "KURA_DATABASE_TOKENS_FILE does not name a file that can be read"
                     ) from error
-                # While it is being replaced, what it said before is the best that is known.
+            except ConfigurationError:
+                if self._seen is None:
+                    raise
+            # While it is being replaced or written, what it said before is the best that is known.
             return self._kept
 
 
@@ -75,12 +78,12 @@ def _parsed(text: str, where: str) -> dict[str, str]:
         if not part.strip() or part.lstrip().startswith("#"):
             continue
         # A token may end in "=", which fills up base64; a name holds none.
-        name, found, token = part.strip().partition("=")
+        name, found, token = map(str.strip, part.partition("="))
         if not found or not token.strip("="):
             name, token = "", part.strip()
         if not _VISIBLE.fullmatch(token):
             raise ConfigurationError(
                 f"{where} must hold name=token, separated by commas or lines; a token is visible ASCII characters"
             )
-        tokens[name.strip()] = token
+        tokens[name] = token
     return tokens

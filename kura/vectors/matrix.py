@@ -5,17 +5,19 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from kura.vectors.room import Allocate, in_memory
+
 Ids = NDArray[np.int64]
 Rows = NDArray[np.float32]
 
 
 class _Buffer:
-    """Memory that matrices of one line share: ids of shape (room,), rows of shape (room, d), `filled` of them used."""
+    """Room that matrices of one line share: ids of shape (room,), rows of shape (room, d), `filled` of them used."""
 
-    __slots__ = ("filled", "ids", "rows")
+    __slots__ = ("allocate", "filled", "ids", "rows")
 
-    def __init__(self, ids: Ids, rows: Rows, filled: int) -> None:
-        self.ids, self.rows, self.filled = ids, rows, filled
+    def __init__(self, ids: Ids, rows: Rows, filled: int, allocate: Allocate) -> None:
+        self.ids, self.rows, self.filled, self.allocate = ids, rows, filled, allocate
 
 
 class Matrix:
@@ -25,16 +27,38 @@ class Matrix:
     disturbed and 100,000 rows are not copied for one new passage. Not for growing by two threads at once.
     """
 
-    def __init__(self, dimension: int, ids: Ids | None = None, rows: Rows | None = None) -> None:
-        """Hold `rows`, shape (n, dimension), under `ids`, shape (n,), ascending. Both belong to the matrix from now."""
+    def __init__(
+        self,
+        dimension: int,
+        ids: Ids | None = None,
+        rows: Rows | None = None,
+        *,
+        allocate: Allocate = in_memory,
+    ) -> None:
+        """Hold `rows`, shape (n, dimension), under `ids`, shape (n,), ascending. Both belong to the matrix from now.
+
+        `allocate` gives the room that it grows into.
+        """
         self.dimension = dimension
         ids = np.empty(0, np.int64) if ids is None else ids
         rows = np.empty((0, dimension), np.float32) if rows is None else rows
         if rows.shape != (len(ids), dimension):
             raise ValueError(f"{len(ids)} ids need rows of shape ({len(ids)}, {dimension}): {rows.shape}")
         self._count = len(ids)
-        self._buffer = _Buffer(ids, rows, self._count)
+        self._buffer = _Buffer(ids, rows, self._count, allocate)
         self._dead: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of_parts(cls, ids: Ids, rows: Rows, dead: NDArray[np.bool_]) -> "Matrix":
+        """A matrix as `parts` took one apart."""
+        matrix = cls(rows.shape[1], ids, rows)
+        matrix._dead = dead if dead.any() else None
+        return matrix
+
+    def parts(self) -> tuple[Ids, Rows, NDArray[np.bool_]]:
+        """All rows that it has, those that are removed too: ids, rows, and which of them are removed."""
+        dead = np.zeros(self._count, np.bool_) if self._dead is None else self._dead
+        return self._ids, self._rows, dead
 
     @property
     def _ids(self) -> Ids:
@@ -98,7 +122,8 @@ class Matrix:
         # Rows behind ours are of a Matrix that grew out of this one before: they are not to be written over.
         if buffer.filled != self._count or count > len(buffer.ids):
             room = count + max(1024, count // 4)
-            buffer = _Buffer(np.empty(room, np.int64), np.empty((room, self.dimension), np.float32), count)
+            rows_room = buffer.allocate(room, self.dimension)
+            buffer = _Buffer(np.empty(room, np.int64), rows_room, count, buffer.allocate)
             buffer.ids[: self._count], buffer.rows[: self._count] = self._ids, self._rows
         buffer.ids[self._count : count], buffer.rows[self._count : count] = ids, rows
         buffer.filled = count
@@ -118,7 +143,10 @@ class Matrix:
         keep = ~dead
         # An id above all that are left must still count as seen.
         keep[-1] = True
-        kept = _Buffer(self._ids[keep], self._rows[keep], int(keep.sum()))
+        count = int(keep.sum())
+        rows = self._buffer.allocate(count, self.dimension)
+        np.compress(keep, self._rows, axis=0, out=rows)
+        kept = _Buffer(self._ids[keep], rows, count, self._buffer.allocate)
         return self._of(kept, kept.filled, dead[keep] if dead[-1] else None)
 
     def _of(self, buffer: _Buffer, count: int, dead: NDArray[np.bool_] | None) -> "Matrix":

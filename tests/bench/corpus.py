@@ -72,6 +72,13 @@ class Bench:
             fill(data_dir, texts(self.scale.chunks), embedder)
         return data_dir
 
+    def vectors(self, count: int, dimension: int) -> Path:
+        """The data directory of a database of so many vectors, under texts that say little."""
+        data_dir = self.folder / f"vectors-{count}"
+        if not data_dir.exists():
+            fill(data_dir, [f"passage {number}" for number in range(count)], Identity("bench", dimension))
+        return data_dir
+
     def searched(self) -> Path:
         """The data directory of a database of `scale.many` chunks without vectors."""
         data_dir = self.folder / "searched"

@@ -8,6 +8,7 @@ from tests.bench.embedding import embedding
 from tests.bench.keyword import keyword
 from tests.bench.line import Finding
 from tests.bench.nearest import nearest
+from tests.bench.published import hosted, loading, pushing
 from tests.bench.reindex import reindex
 from tests.bench.serving import warm
 from tests.bench.start import start
@@ -56,6 +57,8 @@ ROWS: dict[str, Row] = {
         " chunks. The peer is a server of the MCP SDK with one tool that gives back its argument, behind Mangum with"
         " one session manager per request. The embedder is `hashing`, so that serving and searching are measured and"
         " not the model.",
+        "With both modes it lies at the goal and changes sides from run to run. The answer is 170 times as long as the"
+        " echo's, comes twice, and is checked against its schema; two searches run in two threads.",
     ),
     "keyword": Row(
         keyword,
@@ -80,5 +83,22 @@ ROWS: dict[str, Row] = {
         " the same files with size and time: `find` as a process, and `os.scandir` with `stat` in Python.",
         "Nearly half is the listing itself, in Python. The rest compares each file with what the index says of it,"
         " looks for ignore files and markers in each folder, and sorts.",
+    ),
+    "load": Row(
+        loading,
+        "All vectors of a database into one float32 matrix: from its file, and from a libSQL server (sqld on the"
+        " loopback address; its own CPU time is not counted). The peers read a float32 row for each chunk, fetch the"
+        " same segments over bare httpx instead of libsql-client, and map a .npy file of the same matrix and read it.",
+    ),
+    "hosted": Row(
+        hosted,
+        "Row `start` with the database on a server, and what importing the driver costs by itself, and httpx.",
+        "Beside what row `start` tells, the driver's import is what is added: libsql-client brings aiohttp, a third of"
+        " the peer by itself. Loading ten thousand vectors takes a seventh of that.",
+    ),
+    "push": Row(
+        pushing,
+        "A push into an empty database on a server, beside a copy of the same file by `vacuum into`; and a push after"
+        " one source of fifty chunks was indexed again, beside the whole. The server's own CPU time is not counted.",
     ),
 }

@@ -31,7 +31,7 @@ input()
 def start(bench: Bench) -> Iterator[Finding]:
     """`kura mcp` and the Lambda handler, with either embedder, beside a process that only imports the SDK's server."""
     answers: dict[str, Json] = {}
-    contenders: dict[str, Contender] = {BARE: child(python("-c", _BARE), os.environ, one_line(lambda _: None))}
+    contenders: dict[str, Contender] = {}
     for choice in bench.scale.embedders:
         try:
             embedder = _ready(choice)
@@ -39,6 +39,22 @@ def start(bench: Bench) -> Iterator[Finding]:
             yield Skipped(f"start to first answer, {choice}", str(error))
             continue
         contenders |= _contenders(environment(bench.served(embedder), choice), choice, answers)
+    yield from _beside_the_import(bench, contenders, answers)
+
+
+def first_answers(bench: Bench, environ: dict[str, str], kind: str) -> Iterator[Finding]:
+    """Both ways to start, with this environment, beside the same import."""
+    answers: dict[str, Json] = {}
+    yield from _beside_the_import(bench, _contenders(environ, kind, answers), answers)
+
+
+def bare_import() -> Contender:
+    """A process that only imports the SDK's server."""
+    return child(python("-c", _BARE), os.environ, one_line(lambda _: None))
+
+
+def _beside_the_import(bench: Bench, contenders: dict[str, Contender], answers: dict[str, Json]) -> Iterator[Finding]:
+    contenders = {BARE: bare_import(), **contenders}
     timings = interleaved(contenders, bench.scale.rounds_of(0.2))
     bare = timings.pop(BARE)
     for name, ours in timings.items():
@@ -56,12 +72,12 @@ def _ready(choice: Choice) -> Identity:
     return identity
 
 
-def _contenders(environ: dict[str, str], choice: Choice, answers: dict[str, Json]) -> dict[str, Contender]:
+def _contenders(environ: dict[str, str], kind: str, answers: dict[str, Json]) -> dict[str, Contender]:
     """Both ways to start, by name; what they answer goes into `answers`."""
     q = question(*_ASKED)
     body = json.dumps(search_call(q)).encode()
     invocation = json.dumps(event("function_url", "POST", "/mcp", headers=JSON, body=body))
-    stdio, hosted = f"kura mcp, {choice}", f"Lambda handler, {choice}"
+    stdio, hosted = f"kura mcp, {kind}", f"Lambda handler, {kind}"
 
     def keep(name: str) -> Callable[[Json], None]:
         return lambda answer: answers.update({name: answer})

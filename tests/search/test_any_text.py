@@ -14,7 +14,7 @@ from kura.errors import ArgumentError
 from kura.search.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
-from kura.store.sqlite import Connection
+from kura.store.engine import Connection
 from kura.types import Mode, Session, SourceGroup
 from tests import anything
 from tests.store.writing import add, put, writing

@@ -89,7 +89,7 @@ def test_names_that_differ_in_case_alone_collide(catalog: Catalog, first: str, s
 
 def test_a_new_database_says_what_it_is(catalog: Catalog):
     entry = catalog.add("notes", tenant="company-a")
-    assert (entry.tenant, entry.created_at <= now()) == ("company-a", True)
+    assert (entry.tenant, (entry.created_at or "") <= now()) == ("company-a", True)
     with reading(catalog, entry) as connection:
         known = state(connection)
     assert (known.tenant, known.created_at, known.tokenizer) == ("company-a", entry.created_at, TOKENIZER_VERSION)

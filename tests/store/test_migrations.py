@@ -2,15 +2,26 @@ import hashlib
 import multiprocessing
 import sqlite3
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from kura.errors import WrongSchema
+from kura.errors import StoreError, WrongSchema
+from kura.store import engine
 from kura.store.catalog import CATALOG_MIGRATIONS
-from kura.store.migrations import MIGRATIONS, Migration, applied_version, migrate, require_readable
+from kura.store.migrations import (
+    MIGRATIONS,
+    Migration,
+    applied_version,
+    create,
+    migrate,
+    require_readable,
+    require_whole,
+)
 from kura.store.sqlite import Connection, open_for_reading, open_for_writing
-from kura.text.tokens import FTS_TOKENIZE
+from kura.text.tokens import FTS_TOKENIZE, TOKENIZER_VERSION
+from tests.store.places import Place
 
 LAST = MIGRATIONS[-1].version
 NEXT = Migration(LAST + 1, "more", ("create table more (x integer)", "insert into more values (1)"))
@@ -29,6 +40,13 @@ RELEASED = {
 @pytest.fixture
 def connection(tmp_path: Path) -> Generator[Connection]:
     connection = open_for_writing(tmp_path / "a.db", create=True)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def bare(empty: Place) -> Generator[engine.Connection]:
+    connection = empty.write()
     yield connection
     connection.close()
 
@@ -65,9 +83,41 @@ def test_the_statements_are_of_the_subset_that_both_engines_know(migrations: tup
 
 def test_migrating_again_changes_nothing(connection: Connection):
     migrate(connection)
-    before = connection.rows("select * from kura_migrations"), connection.one("pragma schema_version")
+    what = "select * from kura_migrations", "select * from state", "pragma schema_version"
+    before = [connection.rows(sql) for sql in what]
     migrate(connection)
-    assert (connection.rows("select * from kura_migrations"), connection.one("pragma schema_version")) == before
+    assert [connection.rows(sql) for sql in what] == before
+
+
+def test_a_knowledge_base_made_at_once_is_as_one_that_took_each_step(tmp_path: Path, empty: Place):
+    with closing(open_for_writing(tmp_path / "steps.db", create=True)) as steps, closing(empty.write()) as made:
+        migrate(steps)
+        create(made, "someone", "2026-01-01T00:00:00Z")
+        for what in (
+            "select name, sql from sqlite_schema where name not like 'sqlite_%' order by name",
+            "select version, name from kura_migrations order by version",
+        ):
+            assert made.rows(what) == steps.rows(what)
+        state = made.one(
+            "select id, generation, version, tokenizer, embedder, dimension, tenant, created_at from state"
+        )
+        assert state == (1, 1, 1, TOKENIZER_VERSION, None, None, "someone", "2026-01-01T00:00:00Z")
+        require_readable(made)
+        require_whole(made)
+
+
+def test_a_knowledge_base_is_not_made_over_another(bare: engine.Connection):
+    create(bare, "first", "2026-01-01T00:00:00Z")
+    with pytest.raises((StoreError, sqlite3.Error)):
+        create(bare, "second", "2026-01-01T00:00:00Z")
+    assert bare.rows("select tenant from state") == [("first",)]
+
+
+@pytest.mark.parametrize("sql", ["create table theirs (x)", "create table state (x)"], ids=["any", "of-that-name"])
+def test_where_a_database_holds_something_else_it_is_not_readable(bare: engine.Connection, sql: str):
+    bare.run(sql)
+    with pytest.raises(WrongSchema, match="not one of Kura's"):
+        require_readable(bare)
 
 
 def test_each_step_is_recorded(connection: Connection):
@@ -172,7 +222,7 @@ def test_a_database_that_was_handed_around_as_one_file_is_put_back_into_wal_mode
     writer.close()
 
 
-def create(path: Path, outcome: "multiprocessing.Queue[str]") -> None:
+def create_file(path: Path, outcome: "multiprocessing.Queue[str]") -> None:
     try:
         connection = open_for_writing(path, create=True)
         migrate(connection)
@@ -185,7 +235,7 @@ def create(path: Path, outcome: "multiprocessing.Queue[str]") -> None:
 def test_processes_that_create_the_same_database_at_once_all_succeed(tmp_path: Path):
     spawn = multiprocessing.get_context("spawn")
     outcome: multiprocessing.Queue[str] = spawn.Queue()
-    processes = [spawn.Process(target=create, args=(tmp_path / "a.db", outcome)) for _ in range(3)]
+    processes = [spawn.Process(target=create_file, args=(tmp_path / "a.db", outcome)) for _ in range(3)]
     for process in processes:
         process.start()
     outcomes = [outcome.get(timeout=60) for _ in processes]

@@ -1,11 +1,14 @@
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from kura.errors import Damaged
-from kura.store.catalog import Catalog, Entry
+from kura.store import sqlite
+from kura.store.catalog import Catalog
+from kura.store.engine import Connection, Row
 from kura.store.segments import SEGMENT_ROWS, Vectors, load, seal
 from kura.store.sources import (
     add_root,
@@ -17,22 +20,11 @@ from kura.store.sources import (
     state,
     text_hash,
 )
-from kura.store.sqlite import Connection, Row
 from kura.vectors.codec import repacked
+from tests.store.places import Place, in_a_file, on_a_server
 from tests.store.writing import chunks_of, reading, writing
 
 D = 4
-
-
-@pytest.fixture
-def entry(catalog: Catalog) -> Entry:
-    return catalog.add("notes")
-
-
-@pytest.fixture
-def connection(catalog: Catalog, entry: Entry) -> Generator[Connection]:
-    with writing(catalog, entry) as connection:
-        yield connection
 
 
 def vector_of(text: str) -> NDArray[np.float32]:
@@ -59,8 +51,8 @@ def texts_of(prefix: str, count: int) -> list[str]:
     return [f"{prefix} {n}" for n in range(count)]
 
 
-def read(catalog: Catalog, entry: Entry, known: Vectors | None = None) -> Vectors:
-    with reading(catalog, entry) as connection, connection.transaction(write=False):
+def read(place: Place, known: Vectors | None = None) -> Vectors:
+    with closing(place.read()) as connection, connection.transaction(write=False):
         return load(connection, known)
 
 
@@ -86,41 +78,66 @@ def stored(connection: Connection) -> dict[int, float]:
     return dict(zip([row[0] for row in rows], scores.tolist(), strict=True))
 
 
-def require_same(catalog: Catalog, entry: Entry, connection: Connection, known: Vectors | None = None) -> Vectors:
-    vectors = read(catalog, entry, known)
+def require_same(place: Place, connection: Connection, known: Vectors | None = None) -> Vectors:
+    vectors = read(place, known)
     in_memory, in_file = held(vectors), stored(connection)
     assert sorted(in_memory) == sorted(in_file)
     np.testing.assert_allclose([in_memory[key] for key in in_file], list(in_file.values()), atol=1e-5)
     return vectors
 
 
-@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 3000])
-def test_packed_vectors_read_as_those_that_were_stored(
-    catalog: Catalog, entry: Entry, connection: Connection, count: int
-):
+@pytest.mark.parametrize(
+    ("empty", "count"), [("sqld", 100), *(("file", count) for count in (1, 1023, 1024, 1025, 3000))], indirect=["empty"]
+)
+def test_packed_vectors_read_as_those_that_were_stored(place: Place, connection: Connection, count: int):
     put(connection, "a.md", texts_of("text", count))
-    before = require_same(catalog, entry, connection)
+    before = require_same(place, connection)
     seal(connection)
     counts = [row[0] for row in connection.rows("select count from segments order by first_id")]
     assert counts == [SEGMENT_ROWS] * (count // SEGMENT_ROWS) + [count % SEGMENT_ROWS] * (count % SEGMENT_ROWS > 0)
-    after = require_same(catalog, entry, connection)
+    after = require_same(place, connection)
     assert held(after) == pytest.approx(held(before), abs=0.06)
     put(connection, "b.md", texts_of("more", 10))
-    before = require_same(catalog, entry, connection, after)
+    before = require_same(place, connection, after)
     seal(connection)
     # Bit by bit: whether its row is packed yet says nothing in a score.
-    assert numbers(read(catalog, entry, before)) == numbers(read(catalog, entry))
+    assert numbers(read(place, before)) == numbers(read(place))
     if state(connection).generation == before.state.generation:
-        assert numbers(read(catalog, entry)) == numbers(before)
+        assert numbers(read(place)) == numbers(before)
 
 
-def test_few_segments_are_small_however_often_they_are_sealed(catalog: Catalog, entry: Entry, connection: Connection):
+@on_a_server
+def test_vectors_of_several_segments_are_read_from_a_server_as_from_a_file(
+    place: Place, connection: Connection, catalog: Catalog
+):
+    entry = catalog.add("notes")
+    with writing(catalog, entry) as writer:
+        put(writer, "a.md", texts_of("text", 2500))
+        put(writer, "b.md", texts_of("gone", 100))
+        seal(writer)
+        put(writer, "c.md", texts_of("more", 600))
+        remove(writer, "b.md")
+        for table in ("state", "segments", "chunk_vectors", "removed_vectors"):
+            connection.run(f"delete from {table}")
+            rows = writer.rows(f"select * from {table}")
+            connection.many(f"insert into {table} values ({', '.join('?' for _ in rows[0])})", rows)
+    with reading(catalog, entry) as reader:
+        in_the_file = load(reader)
+    on_the_server = read(place)
+    assert numbers(on_the_server) == numbers(in_the_file)
+    assert on_the_server.state == in_the_file.state
+    connection.run("update state set version = version + 1")
+    assert numbers(read(place, on_the_server)) == numbers(in_the_file)
+
+
+@in_a_file
+def test_few_segments_are_small_however_often_they_are_sealed(place: Place, connection: Connection):
     for run in range(8):
         put(connection, f"{run}.md", texts_of(f"run {run}", 300))
         seal(connection)
     counts = [row[0] for row in connection.rows("select count from segments order by first_id")]
     assert counts == [1024, 1024, 352]
-    require_same(catalog, entry, connection)
+    require_same(place, connection)
 
 
 def test_sealing_again_writes_nothing(connection: Connection):
@@ -131,27 +148,27 @@ def test_sealing_again_writes_nothing(connection: Connection):
     assert (connection.rows("select * from segments"), state(connection)) == before
 
 
-def test_segments_are_packed_anew_when_a_good_part_is_gone(catalog: Catalog, entry: Entry, connection: Connection):
+@in_a_file
+def test_segments_are_packed_anew_when_a_good_part_is_gone(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("stays", 1500))
     put(connection, "b.md", texts_of("goes", 600))
     seal(connection)
-    known = require_same(catalog, entry, connection)
+    known = require_same(place, connection)
     remove(connection, "b.md")
-    known = require_same(catalog, entry, connection, known)
+    known = require_same(place, connection, known)
     generation, version = state(connection).generation, state(connection).version
     seal(connection)
     assert (state(connection).generation, state(connection).version) == (generation + 1, version + 1)
     assert connection.one("select count(*) from removed_vectors") == (0,)
-    require_same(catalog, entry, connection, known)
-    require_same(catalog, entry, connection)
+    require_same(place, connection, known)
+    require_same(place, connection)
 
 
-def test_segments_are_packed_anew_when_the_vectors_lie_elsewhere(
-    catalog: Catalog, entry: Entry, connection: Connection
-):
+@in_a_file
+def test_segments_are_packed_anew_when_the_vectors_lie_elsewhere(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("text", 100))
     seal(connection)
-    known = require_same(catalog, entry, connection)
+    known = require_same(place, connection)
     assert state(connection).generation == known.state.generation
     put(connection, "b.md", texts_of("text again", 100))
     seal(connection)
@@ -159,22 +176,22 @@ def test_segments_are_packed_anew_when_the_vectors_lie_elsewhere(
     put(connection, "c.md", texts_of("elsewhere", 2000))
     seal(connection)
     assert state(connection).generation == known.state.generation + 1
-    require_same(catalog, entry, connection, known)
+    require_same(place, connection, known)
 
 
-def test_when_all_are_gone_none_are_read(catalog: Catalog, entry: Entry, connection: Connection):
+@in_a_file
+def test_when_all_are_gone_none_are_read(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("text", 1500))
     seal(connection)
-    known = read(catalog, entry)
+    known = read(place)
     remove(connection, "a.md")
-    assert held(read(catalog, entry, known)) == {}
+    assert held(read(place, known)) == {}
     seal(connection)
-    assert held(read(catalog, entry, known)) == held(read(catalog, entry)) == {}
+    assert held(read(place, known)) == held(read(place)) == {}
 
 
-def test_random_changes_read_alike_from_the_start_and_by_difference(
-    catalog: Catalog, entry: Entry, connection: Connection
-):
+@in_a_file
+def test_random_changes_read_alike_from_the_start_and_by_difference(place: Place, connection: Connection):
     generator = np.random.default_rng(3)
     known: Vectors | None = None
     paths: set[str] = set()
@@ -194,30 +211,32 @@ def test_random_changes_read_alike_from_the_start_and_by_difference(
                 put(connection, path, texts_of(f"{generator.integers(4)}", int(generator.integers(0, 500))))
                 paths.add(path)
         if generator.random() < 0.6:
-            known = require_same(catalog, entry, connection, known)
-            require_same(catalog, entry, connection)
+            known = require_same(place, connection, known)
+            require_same(place, connection)
 
 
-class Watched(Connection):
+class Watched(sqlite.Connection):
     """Counts the rows that come out of the tables of vectors."""
 
     def __init__(self, inner: Connection) -> None:
+        assert isinstance(inner, sqlite.Connection)
         super().__init__(inner._raw)  # noqa: SLF001 - it stands for that connection
         self.read: dict[str, int] = {"chunk_vectors": 0, "segments": 0}
 
     def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
         found = super().rows(sql, params)
-        if "embedding from chunk_vectors" in sql:
+        if "embedding" in sql and "from chunk_vectors" in sql:
             self.read["chunk_vectors"] += len(found)
         if "codes" in sql and "from segments" in sql:
             self.read["segments"] += len(found)
         return found
 
 
-def test_catching_up_reads_only_what_is_new(catalog: Catalog, entry: Entry, connection: Connection):
+@in_a_file
+def test_catching_up_reads_only_what_is_new(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("old", 2000))
     seal(connection)
-    with reading(catalog, entry) as reader:
+    with closing(place.read()) as reader:
         cold = Watched(reader)
         known = load(cold)
         assert cold.read == {"chunk_vectors": 0, "segments": 2}
@@ -232,38 +251,36 @@ def test_catching_up_reads_only_what_is_new(catalog: Catalog, entry: Entry, conn
         assert difference.read == {"chunk_vectors": 7, "segments": 0}
 
 
-def test_a_new_generation_is_loaded_from_the_start(catalog: Catalog, entry: Entry, connection: Connection):
+def test_a_new_generation_is_loaded_from_the_start(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("text", 20))
-    known = read(catalog, entry)
+    known = read(place)
     clear_vectors(connection)
-    assert read(catalog, entry, known).matrix is None
+    assert read(place, known).matrix is None
     put(connection, "a.md", texts_of("other", 30))
-    require_same(catalog, entry, connection, known)
+    require_same(place, connection, known)
 
 
 def test_another_embedder_after_one_that_left_nothing_is_read_with_its_own_dimension(
-    catalog: Catalog, entry: Entry, connection: Connection
+    place: Place, connection: Connection
 ):
     set_embedder(connection, "earlier", D + 3)
-    known = read(catalog, entry)
+    known = read(place)
     put(connection, "a.md", texts_of("text", 3))
-    require_same(catalog, entry, connection, known)
+    require_same(place, connection, known)
 
 
-def test_a_database_put_in_the_place_of_another_is_loaded_from_the_start(
-    catalog: Catalog, entry: Entry, connection: Connection
-):
+def test_a_database_put_in_the_place_of_another_is_loaded_from_the_start(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("text", 20))
-    known = read(catalog, entry)
+    known = read(place)
     connection.run("update state set version = 2")
     remove_texts = "delete from chunk_vectors where id > 10"
     connection.run("update chunks set vector_id = null")
     connection.run(remove_texts)
-    require_same(catalog, entry, connection, known)
+    require_same(place, connection, known)
 
 
-def test_without_an_embedder_there_is_no_matrix(catalog: Catalog, entry: Entry):
-    assert read(catalog, entry).matrix is None
+def test_without_an_embedder_there_is_no_matrix(place: Place):
+    assert read(place).matrix is None
 
 
 @pytest.mark.parametrize(
@@ -283,9 +300,7 @@ def test_without_an_embedder_there_is_no_matrix(catalog: Catalog, entry: Entry):
         "update state set dimension = 5",
     ],
 )
-def test_a_damaged_segment_is_an_error_that_says_what_to_do(
-    catalog: Catalog, entry: Entry, connection: Connection, sql: str
-):
+def test_a_damaged_segment_is_an_error_that_says_what_to_do(place: Place, connection: Connection, sql: str):
     put(connection, "a.md", texts_of("text", 20))
     seal(connection)
     if "unhexed" in sql:
@@ -293,13 +308,13 @@ def test_a_damaged_segment_is_an_error_that_says_what_to_do(
     else:
         connection.run(sql)
     with pytest.raises(Damaged, match="kura index NAME --rebuild"):
-        read(catalog, entry)
+        read(place)
 
 
-def test_a_damaged_vector_is_an_error_that_says_what_to_do(catalog: Catalog, entry: Entry, connection: Connection):
+def test_a_damaged_vector_is_an_error_that_says_what_to_do(place: Place, connection: Connection):
     put(connection, "a.md", texts_of("text", 2))
     connection.run("update chunk_vectors set embedding = substr(embedding, 1, 5)")
     with pytest.raises(Damaged, match="kura index NAME --rebuild"):
-        read(catalog, entry)
+        read(place)
     with pytest.raises(Damaged, match="kura index NAME --rebuild"):
         seal(connection)

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Generator
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from kura.store.catalog import Catalog
-from kura.store.migrations import migrate
+from kura.store.engine import Connection
 from kura.store.segments import seal
 from kura.store.sources import (
     add_root,
@@ -31,17 +30,10 @@ from kura.store.sources import (
     text_hash,
     touch_source,
 )
-from kura.store.sqlite import Connection
 from kura.store.statements import matching
 from kura.text.tokens import TOKENIZER_VERSION, match_expression
 from kura.types import Chunk
 from tests.store.writing import chunks_of, embedded, put, writing
-
-
-@pytest.fixture
-def connection(catalog: Catalog) -> Generator[Connection]:
-    with writing(catalog, catalog.add("notes")) as connection:
-        yield connection
 
 
 def version(connection: Connection) -> int:
@@ -62,7 +54,7 @@ def require_sound(connection: Connection) -> None:
 def found(connection: Connection, q: str) -> list[str]:
     expression = match_expression(q)
     assert expression is not None
-    return [passage.content for passage, _ in matching(connection, expression, 10)]
+    return [passage.content for passage, _ in matching(connection, expression, 10)[0]]
 
 
 def test_an_edited_source_keeps_its_id_and_gets_new_chunks(connection: Connection):
@@ -79,7 +71,7 @@ def test_an_edited_source_keeps_its_id_and_gets_new_chunks(connection: Connectio
 def test_the_heading_trail_comes_back_as_it_was_and_is_found(connection: Connection):
     heading = ("安装", 'A "quoted" title', "C:\\path")
     put(connection, "a.md", "content", heading=heading)
-    ((passage, _),) = matching(connection, match_expression("安装") or "", 10)
+    ((passage, _),) = matching(connection, match_expression("安装") or "", 10)[0]
     assert passage.heading == heading
     assert passage.content == "content"
 
@@ -88,15 +80,15 @@ def test_lines_and_ordinals_come_back_as_they_were(connection: Connection):
     root = add_root(connection, "/files", "files")
     chunk = Chunk(7, "content", (), 3, 99)
     replace_source(connection, root.id, "a", content_hash="x", size=1, mtime_ns=1, chunks=[chunk], vectors={})
-    ((passage, _),) = matching(connection, '"content"', 10)
+    ((passage, _),) = matching(connection, '"content"', 10)[0]
     assert (passage.ordinal, passage.first_line, passage.last_line) == (7, 3, 99)
 
 
 def test_a_path_is_told_with_its_label_once_there_are_several_roots(connection: Connection):
     put(connection, "a.md", "one", root="/files/docs")
-    assert [passage.source for passage, _ in matching(connection, '"one"', 10)] == ["a.md"]
+    assert [passage.source for passage, _ in matching(connection, '"one"', 10)[0]] == ["a.md"]
     put(connection, "a.md", "one", root="/other/docs")
-    assert [passage.source for passage, _ in matching(connection, '"one"', 10)] == ["docs/a.md", "docs-2/a.md"]
+    assert [passage.source for passage, _ in matching(connection, '"one"', 10)[0]] == ["docs/a.md", "docs-2/a.md"]
 
 
 def test_registering_a_folder_again_gives_the_same_root(connection: Connection):
@@ -291,7 +283,6 @@ def test_what_changes_nothing_leaves_the_version(connection: Connection, embedde
     attach(connection, {})
     attach(connection, embedded(embedder, ["gone meanwhile"]))
     seal(connection)
-    migrate(connection)
     assert version(connection) == before
     known = sources(connection, roots(connection)[0].id)["a.md"]
     assert (known.size, known.mtime_ns) == (5, 6)
@@ -359,7 +350,7 @@ class Indexing(RuleBasedStateMachine):
     def finds_what_the_model_holds(self) -> None:
         for q in ("fox", "知识", "art"):
             expected = sum(q in text for texts in self.model.values() for text in texts)
-            assert len(matching(self.connection, match_expression(q) or "", 100)) == expected
+            assert len(matching(self.connection, match_expression(q) or "", 100)[0]) == expected
 
     @invariant()
     def has_one_vector_for_each_text_that_is_there_and_none_else(self) -> None:

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 from kura.embed import Embedder
 from kura.store.catalog import Catalog, Entry
+from kura.store.engine import Connection
 from kura.store.sources import Vector, add_root, replace_source, roots, set_embedder, sources, stored_hashes, text_hash
-from kura.store.sqlite import Connection, open_for_reading, open_for_writing
+from kura.store.sqlite import open_for_reading, open_for_writing
 from kura.text.passage import passage
 from kura.types import Chunk
 

@@ -236,6 +236,7 @@ def remove(connection: Connection) -> None:
     if publication(connection) is None:
         raise StoreError("nothing is published there")
     steps = [*drop("next_", connection), *drop("former_", connection), *drop("", connection)]
+    # Tables of the user's stay, and what watches them.
     connection.atomically([*steps, ("drop table staging", ()), ("drop table kura_migrations", ())])
 
 

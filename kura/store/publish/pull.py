@@ -10,7 +10,7 @@ from kura.store.publish.descent import remember
 from kura.store.publish.difference import MOST_ROWS
 from kura.store.publish.published import KEYS, Publication, publication
 from kura.store.publish.staging import Progress
-from kura.store.segments import SEGMENT_ROWS, packed
+from kura.store.segments import SEGMENT_ROWS, centre, packed
 from kura.store.sources import state
 from kura.vectors.codec import to_bytes
 from kura.vectors.matrix import Matrix
@@ -111,7 +111,7 @@ def _replace(remote: _Still, local: Connection, found: Publication, told: Progre
             rows = page
             if table == "chunk_vectors":
                 if vectors is None and dimension is not None:
-                    vectors = packed(local, dimension)
+                    vectors = packed(local, state(local), centre(local, dimension))
                 rows = [_with_numbers(row, vectors) for row in page]
             local.many(insert, rows)
             done += len(page)
