@@ -51,12 +51,14 @@ def push(local: Connection, remote: Connection, planned: Plan, token: str, whose
         told(total, total)
     else:
         prepare(remote)
-        staging.stage(local, remote, planned, whose, told)
-        _commit(remote, planned, fresh, staging.renames(local, remote, planned, fresh, whose))
+        run = staging.stage(local, remote, planned, whose, told)
+        _commit(remote, planned, fresh, staging.renames(local, remote, planned, fresh, run), run)
     return fresh
 
 
-def _commit(remote: Connection, planned: Plan, fresh: Publication, steps: Sequence[Statement]) -> None:
+def _commit(
+    remote: Connection, planned: Plan, fresh: Publication, steps: Sequence[Statement], run: str | None = None
+) -> None:
     try:
         remote.atomically(steps)
     except StoreError as error:
@@ -65,6 +67,8 @@ def _commit(remote: Connection, planned: Plan, fresh: Publication, steps: Sequen
             return  # it was done, and the answer was lost
         if (current.token if current else None) != (planned.base.token if planned.base else None):
             raise Conflict("another push was published meanwhile; nothing of this one is read; run it again") from error
+        if run is not None:
+            staging.require_not_taken_over(remote, run, error)
         raise
 
 

@@ -28,13 +28,21 @@ from kura.store.publish.published import (
 )
 from kura.store.sources import state
 
+_APART = "."
+"""Between the owner of a push and the name of its run, which has hex digits, as it stands in `staging`."""
+
 Progress = Callable[[int, int], None]
 """Called with how many rows of how many have arrived."""
 
 
-def stage(local: Connection, remote: Connection, planned: Plan, whose: str, told: Progress) -> None:
-    """Fill the `next_…` tables, keeping what an earlier try of ours has put there."""
+def stage(local: Connection, remote: Connection, planned: Plan, owner: str, told: Progress) -> str:
+    """Fill the `next_…` tables, keeping what an earlier run of ours has put there.
+
+    Returns:
+        Whose they are: this run's, so that what an earlier one sent and the server gets late does no harm.
+    """
     wanted = planned.content
+    whose = f"{owner}{_APART}{secrets.token_hex(8)}"
     _claim(remote, whose, _form(local, planned))
     total = sum(len(wanted.ids[table]) for table in ROWS)
     there = remote_ids(remote, ROWS, "next_")
@@ -65,6 +73,7 @@ def stage(local: Connection, remote: Connection, planned: Plan, whose: str, told
             _staged(remote, whose, steps)
             done += len(batch)
             told(done, total)
+    return whose
 
 
 def _form(local: Connection, planned: Plan) -> str:
@@ -75,7 +84,8 @@ def _form(local: Connection, planned: Plan) -> str:
 
 def _claim(remote: Connection, whose: str, form: str) -> None:
     found = remote.row("select owner, form, seen, unixepoch() - seen from staging where id = 1")
-    if found is not None and found[0] != whose and found[3] < STAGING_SECONDS:
+    ours = found is not None and _owner(found[0]) == _owner(whose)
+    if found is not None and not ours and found[3] < STAGING_SECONDS:
         raise Busy(
             f"another push is being staged there, last seen {found[3]} seconds ago; wait until it is done, or"
             f" {STAGING_SECONDS} seconds if it is dead"
@@ -88,15 +98,21 @@ def _claim(remote: Connection, whose: str, form: str) -> None:
             require("exists (select 1 from staging where owner = ? and seen = ?)", found[0], found[2]),
             ("update staging set owner = ?, form = ?, seen = unixepoch()", (whose, form)),
         ]
-    if found is None or tuple(found[:2]) != (whose, form):
+    if found is None or not ours or found[1] != form:
         steps += [*drop("next_", remote), *schema("next_", secrets.token_hex(6))]
     try:
         remote.atomically(steps)
     except StoreError as error:
-        now_there = remote.row("select owner from staging where id = 1")
-        if now_there is not None and now_there[0] != whose:
-            raise Busy("another push began to be staged there at the same moment; wait until it is done") from error
+        now_there = remote.row("select owner, seen from staging where id = 1")
+        if now_there is not None and now_there[0] == whose:
+            return  # it was done, and the answer was lost
+        if now_there != (None if found is None else (found[0], found[2])):
+            raise Busy("another push is being staged there at the same moment; wait until it is done") from error
         raise
+
+
+def _owner(whose: str) -> str:
+    return whose.partition(_APART)[0]
 
 
 def _staged(remote: Connection, whose: str, steps: Sequence[Statement]) -> None:
@@ -108,10 +124,19 @@ def _staged(remote: Connection, whose: str, steps: Sequence[Statement]) -> None:
     try:
         remote.atomically([*own, *steps])
     except StoreError as error:
-        found = remote.row("select owner from staging where id = 1")
-        if found is None or found[0] != whose:
-            raise Conflict("another push took over while this one had paused; run it again") from error
+        require_not_taken_over(remote, whose, error)
         raise
+
+
+def require_not_taken_over(remote: Connection, whose: str, cause: StoreError) -> None:
+    """Tell, after a request failed, whether that was because the staged tables are another push's by now.
+
+    Raises:
+        Conflict: if so.
+    """
+    found = remote.row("select owner from staging where id = 1")
+    if found is None or found[0] != whose:
+        raise Conflict("another push took over while this one had paused; run it again") from cause
 
 
 def _require_ours(whose: str) -> Statement:
