@@ -7,6 +7,7 @@ from kura.embed.choose import Identity, identify_embedder, load_embedder
 from kura.embed.endpoint import Endpoint
 from kura.errors import ConfigurationError
 from kura.settings import Settings
+from kura.store.address import Patience
 from kura.store.elsewhere import Elsewhere, named
 from kura.store.tokens import Tokens
 
@@ -93,4 +94,9 @@ def elsewhere_of(settings: Settings) -> Elsewhere | None:
         tokens_of(settings),
         catalog=settings.catalog,
         refresh_seconds=settings.refresh_seconds,
+        patience=_SERVING,
     )
+
+
+_SERVING = Patience(connect=3.0, total=12.0, attempts=2)
+"""Callers wait, and gateways give up after 29 seconds."""

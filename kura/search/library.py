@@ -52,6 +52,7 @@ class KnowledgeBase:
         *,
         created_at: str,
         room: Room,
+        threads: ThreadPoolExecutor,
         copy: Path | None = None,
     ) -> None:
         """Keep what is needed; vectors are loaded when they are first asked for.
@@ -62,11 +63,13 @@ class KnowledgeBase:
             refresh_seconds: The version is looked at no more often than this.
             created_at: When the database was created.
             room: What there is for its vectors.
+            threads: Where searches in it run; those of a database on a server are its own.
             copy: The file in which they are kept for the next start; None is no file.
         """
         self.reader = reader
         self.created_at = created_at
         self._room = room
+        self._threads = threads
         self._copy = copy
         self.opened_at = now()
         self._executor = executor
@@ -80,6 +83,16 @@ class KnowledgeBase:
     def vectors(self) -> Vectors | None:
         """The vectors that were last loaded; None before the first load is through."""
         return self._vectors
+
+    def close(self) -> None:
+        """Let go of the database; what is under way ends in its time."""
+        self.reader.close()
+        if self._room.directory is None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def in_thread(self, work: Callable[..., T], *args: object) -> T:
+        """Run blocking `work` on it in one of its threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     def catch_up(self, *, at_once: bool = False) -> "Future[Vectors]":
         """Load what is new, in a worker thread, unless that is under way or was done within the interval.
@@ -157,12 +170,13 @@ class Library:
         self._refresh_seconds = refresh_seconds
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
         # Apart from the former: a long load must not keep searches in other databases waiting.
-        self._loaders = ThreadPoolExecutor(max_workers=4, thread_name_prefix="kura-load")
+        self._loaders = ThreadPoolExecutor(max_workers=16, thread_name_prefix="kura-load")
         self._listing = sqlite.Reader(catalog.file, self._executor)
         self._lock = threading.Lock()
         # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
         self._bases: dict[_Key, KnowledgeBase] = {}
         self._failed: dict[_Key, tuple[float, Unavailable]] = {}
+        self._opening: dict[_Key, Future[KnowledgeBase]] = {}
         self._embedder: Future[Embedder | None] | None = None
 
     def start(self, within: float = 0.0) -> None:
@@ -201,7 +215,13 @@ class Library:
         entries = await self.registered(session)
         for entry in entries:
             if entry.name == wanted:
-                return self._open_already(entry) or await self.in_thread(self._opened, entry)
+                base = self._open_already(entry)
+                if base is not None:
+                    return base
+                opening = self._begin_opening(entry)
+                if not await waited(opening, self.patience):
+                    raise Unavailable(entry.name, "it is still being opened; ask again soon")
+                return opening.result()
         if self._elsewhere is not None and self._elsewhere.fault is not None:
             raise Unavailable(name, f"the catalog that may name it cannot be read: {self._elsewhere.fault}")
         raise UnknownDatabase(name, tuple(entry.name for entry in entries))
@@ -242,7 +262,16 @@ class Library:
         with self._lock:
             gone = [self._bases.pop(key) for key in list(self._bases) if key not in kept]
         for base in gone:
-            base.reader.close()
+            base.close()
+
+    def _begin_opening(self, entry: Entry) -> "Future[KnowledgeBase]":
+        """Open a database in a thread, which is done once however many ask for it at the same time."""
+        key = _key(entry)
+        with self._lock:
+            opening = self._opening.get(key)
+            if opening is None or opening.done():
+                opening = self._opening[key] = self._loaders.submit(self._opened, entry)
+            return opening
 
     def _open_already(self, entry: Entry) -> KnowledgeBase | None:
         with self._lock:
@@ -256,7 +285,9 @@ class Library:
             at, error = self._failed.get(_key(entry), (float("-inf"), None))
         if error is not None and time.monotonic() - at < RETRY_SECONDS:
             raise error
-        reader = self._reader(entry)
+        # Requests that wait for a server that hangs must not keep others waiting: each has threads of its own.
+        threads = ThreadPoolExecutor(8, "kura-server") if entry.url is not None else self._executor
+        reader = self._reader(entry, threads)
         try:
             known = reader.read_here(partial(_described, tenant=entry.tenant), whole=False)
         except StoreError as error:
@@ -275,6 +306,7 @@ class Library:
                     self._loaders,
                     self._refresh_seconds,
                     created_at=known.created_at,
+                    threads=threads,
                     room=Room(self._vector_memory, self._spill if entry.url is None else None),
                     copy=file_of(self._copies, entry.url) if self._copies and entry.url else None,
                 ),
@@ -283,16 +315,19 @@ class Library:
             reader.close()
         return base
 
-    def _reader(self, entry: Entry) -> Reader:
+    def _reader(self, entry: Entry, threads: ThreadPoolExecutor) -> Reader:
         if entry.url is not None and self._elsewhere is not None:
-            return self._elsewhere.reader(entry, self._executor)
-        return sqlite.Reader(self._catalog.path(entry), self._executor)
+            return self._elsewhere.reader(entry, threads)
+        return sqlite.Reader(self._catalog.path(entry), threads)
 
     def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
         """Names of those that are open, or are within the library's patience."""
-        opening = {entry.name: self._loaders.submit(self._opened_or_none, entry) for entry in entries}
+        opening = {entry.name: self._begin_opening(entry) for entry in entries}
         done, _ = wait(opening.values(), timeout=self.patience)
-        return [name for name, future in opening.items() if future in done and future.result() is not None]
+        for future in done:
+            if (error := future.exception()) is not None:
+                log.warning("%s", error)
+        return [name for name, future in opening.items() if future in done and future.exception() is None]
 
     def _opened_or_none(self, entry: Entry) -> KnowledgeBase | None:
         try:

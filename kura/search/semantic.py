@@ -31,14 +31,14 @@ async def semantic(library: Library, base: KnowledgeBase, q: str, count: int) ->
     embedder = await _embedder(library)
     vectors = await _vectors(library, base)
     notice = _usable(vectors, embedder)
-    found, outcome = await library.in_thread(_nearest, base, embedder, vectors, q, count)
+    found, outcome = await base.in_thread(_nearest, base, embedder, vectors, q, count)
     if outcome != "whole":
         # A newer version has removed some of them meanwhile: once more, with what it put in their place.
         newest = base.catch_up(at_once=True)
         if await waited(newest, library.patience):
             vectors = newest.result()
         notice = _usable(vectors, embedder)
-        found, outcome = await library.in_thread(_nearest, base, embedder, vectors, q, count)
+        found, outcome = await base.in_thread(_nearest, base, embedder, vectors, q, count)
         if outcome == "other":
             # Ids of the vectors that we have may stand for other passages by now; those are not shown.
             raise NotReady("semantic search is still loading what was newly published; ask again soon")

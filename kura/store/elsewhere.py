@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 CATALOG = "catalog"
 """The name by which the token of the catalog is found."""
 
+LOOK_SECONDS = 1.0
+"""How long a request waits for the catalog before it goes on with what that said last."""
+
 _TABLE = """
   create table if not exists databases
     (name text primary key, url text not null, tenant text, created_at text not null)
@@ -72,6 +75,7 @@ class Elsewhere:
         self._listed: list[Entry] = []
         self._looked = float("-inf")
         self._lock = threading.Lock()
+        self._looking: threading.Thread | None = None
 
     def entries(self) -> list[Entry]:
         """All of them; a name that the setting has is not looked for in the catalog.
@@ -94,14 +98,22 @@ class Elsewhere:
         if self._catalog is None:
             return []
         with self._lock:
-            if time.monotonic() - self._looked >= self._refresh_seconds:
-                try:
-                    self._listed, self.fault = _listed(self._catalog), None
-                except StoreError as error:
-                    log.warning("the catalog of databases cannot be read: %s", error)
-                    self.fault = error
-                self._looked = time.monotonic()
-            return self._listed
+            looking = self._looking
+            if looking is None or (not looking.is_alive() and time.monotonic() - self._looked >= self._refresh_seconds):
+                looking = self._looking = threading.Thread(target=self._look, args=(self._catalog,), daemon=True)
+                looking.start()
+            first = self._looked == float("-inf")
+        # At first there is nothing to go on with; later a catalog that hangs holds nobody up for long.
+        looking.join(None if first else LOOK_SECONDS)
+        return self._listed
+
+    def _look(self, catalog: Connection) -> None:
+        try:
+            self._listed, self.fault = _listed(catalog), None
+        except StoreError as error:
+            log.warning("the catalog of databases cannot be read: %s", error)
+            self.fault = error
+        self._looked = time.monotonic()
 
 
 def _listed(catalog: Connection) -> list[Entry]:

@@ -22,6 +22,9 @@ class Relay:
         self.received = bytearray()
         self.cut_after: int | None = None
         """Bytes from the server after which every connection is cut; None cuts none."""
+        self.flowing = threading.Event()
+        """Cleared, nothing comes back until it is set again."""
+        self.flowing.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -30,6 +33,7 @@ class Relay:
         return {int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3}) ", bytes(self.received))}
 
     def close(self) -> None:
+        self.flowing.set()
         self._listening.close()
         with self._lock:
             for each in self._open:
@@ -55,6 +59,7 @@ class Relay:
     def _back(self, server: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
+                self.flowing.wait()
                 with self._lock:
                     left = None if self.cut_after is None else max(0, self.cut_after - len(self.received))
                     self.received += data

@@ -128,6 +128,32 @@ def test_one_that_is_down_does_not_take_the_others_along(tmp_path: Path, here: P
             assert len(dead.requests) <= asked + 2
 
 
+def test_requests_that_wait_for_a_server_that_hangs_hold_nobody_else_up(
+    tmp_path: Path, here: Path, server: Server, key: Key
+):
+    published(here, "notes", server.url, key)
+    with relayed(server.url) as relay:
+        there = Elsewhere(
+            named({"notes": server.url, "slow": relay.url}),
+            Tokens(key.token(read_only=True)),
+            patience=Patience(total=60.0, attempts=1),
+        )
+        catalog = Catalog(tmp_path / "there")
+        with closing(Library(catalog, HashingEmbedder, elsewhere=there, refresh_seconds=3600, patience=60)) as library:
+
+            async def ask() -> None:
+                expected = await search(library, ANYONE, "slow", Q, None, 5)
+                relay.flowing.clear()
+                waiting = [asyncio.create_task(search(library, ANYONE, "slow", Q, None, 5)) for _ in range(20)]
+                async with asyncio.timeout(20):
+                    assert await search(library, ANYONE, "notes", Q, None, 5) == expected
+                assert not any(task.done() for task in waiting)
+                relay.flowing.set()
+                assert await asyncio.gather(*waiting) == [expected] * 20
+
+            asyncio.run(ask())
+
+
 def test_over_every_edge_the_error_names_the_database(tmp_path: Path, here: Path, server: Server, key: Key):
     published(here, "notes", server.url, key)
     environ = reading_from(tmp_path / "there", f"notes={server.url}", key)

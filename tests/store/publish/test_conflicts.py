@@ -138,8 +138,9 @@ def test_a_dead_push_is_waited_for_and_then_taken_over_and_its_late_requests_do_
 ):
     _, second, third = three
     monkeypatch.setattr(planning, "DIRECT_ROWS", 0)
+    dying = Dying(remote)
     with pytest.raises(Dead):
-        publish(catalog, second, dying := Dying(remote))
+        publish(catalog, second, dying)
     with pytest.raises(Busy, match=r"another push is being staged there, last seen \d+ seconds ago"):
         publish(catalog, third, remote)
     remote.run("update staging set seen = seen - ?", (STAGING_SECONDS,))
@@ -190,8 +191,9 @@ def test_what_a_killed_run_of_the_same_database_sent_does_no_harm_when_it_comes_
     catalog: Catalog, remote: Connection, three: list[Entry], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(planning, "DIRECT_ROWS", 0)
+    dying = Dying(remote)
     with pytest.raises(Dead):
-        publish(catalog, three[1], dying := Dying(remote))
+        publish(catalog, three[1], dying)
 
     def come_late(statements: Sequence[Statement]) -> None:
         if any("into next_chunks " in sql for sql, _ in statements) and dying.last:
