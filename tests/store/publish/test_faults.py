@@ -1,11 +1,13 @@
 """Answers that are lost, servers that others use too, and pushes that must be refused."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import EmbedderMismatch, RemoteError, StoreError, TokenRefused, Unreachable, WrongSchema
 from kura.store.catalog import Catalog, Entry
-from kura.store.engine import Connection
+from kura.store.engine import Connection, Statement
 from kura.store.publish import plan as planning
 from kura.store.publish.published import remove
 from kura.store.publish.pull import pull
@@ -32,7 +34,7 @@ def test_a_push_whose_last_answer_is_lost_is_done(
 ):
     monkeypatch.setattr(planning, "DIRECT_ROWS", rows)
 
-    def lose(statements: list[tuple[str, object]]) -> None:
+    def lose(statements: Sequence[Statement]) -> None:
         if any("into publication " in sql for sql, _ in statements):
             raise Unreachable("the answer was lost")
 
