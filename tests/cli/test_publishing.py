@@ -82,7 +82,7 @@ def test_what_is_pushed_is_pulled_searched_and_pushed_again_elsewhere(
     for file in docs.iterdir():
         (elsewhere_docs / file.name).write_bytes(file.read_bytes())
     told = ok(elsewhere("index", "notes"))
-    assert told.startswith('"docs" was indexed elsewhere; ')
+    assert told.startswith('"docs" was indexed elsewhere')
     assert str(docs) not in told
     (elsewhere_docs / "new.md").write_text("# Harbour\n\nThe harbour master keeps the log.\n", encoding="utf-8")
     assert "1 added, 0 updated, 0 removed, 2 unchanged" in ok(elsewhere("index", "notes", str(elsewhere_docs)))
