@@ -33,6 +33,13 @@ KEYS = {"removed_vectors": "vector_id"}
 STAGING_SECONDS = 60
 """A push that gave no sign of life for so long is taken to be dead."""
 
+_OURS = {
+    "": (*TABLES, "state", "publication"),
+    "next_": TABLES,
+    "former_": (*TABLES, "state", "publication", "touched"),
+}
+"""Tables of Kura's on a server, by what stands before their names; `staging` and `kura_migrations` are the others."""
+
 _CLAUSE = FTS_TOKENIZE.replace("'", "''")
 
 _BOOKKEEPING = (
@@ -99,14 +106,7 @@ def publication(connection: Connection) -> Publication | None:
     Raises:
         WrongSchema: if tables of another kind are in the way, or it was published by a newer Kura.
     """
-    present = {row[0] for row in connection.rows("select name from sqlite_schema where type = 'table'")}
-    if "publication" not in present:
-        in_the_way = sorted(present & {*TABLES, "state", "staging", "kura_migrations"})
-        if in_the_way:
-            raise WrongSchema(
-                f"the server's database holds a table {in_the_way[0]} that no push of Kura's made;"
-                " publish into another database"
-            )
+    if not _prepared(connection):
         return None
     row = connection.row("select token, parent, undo, all_vectors, last_ids, pushed_at from publication where id = 1")
     if row is None:
@@ -116,6 +116,21 @@ def publication(connection: Connection) -> Publication | None:
         raise WrongSchema(f"published by a newer Kura (schema {applied}, this one knows up to {known}); upgrade Kura")
     token, parent, undo, all_vectors, last_ids, pushed_at = row
     return Publication(token, parent, undo, bool(all_vectors), json.loads(last_ids), pushed_at)
+
+
+def _prepared(connection: Connection) -> bool:
+    """Whether a push has been here, though it may not have come to its end."""
+    present = {row[0] for row in connection.rows("select name from sqlite_schema where type in ('table', 'view')")}
+    if {"publication", "kura_migrations"} <= present:
+        return True
+    ours = {prefix + table for prefix, tables in _OURS.items() for table in tables}
+    in_the_way = sorted(present & {*ours, "staging", "kura_migrations"})
+    if in_the_way:
+        raise WrongSchema(
+            f"the server's database holds a table {in_the_way[0]} that no push of Kura's made;"
+            " publish into another database"
+        )
+    return False
 
 
 def prepare(connection: Connection) -> None:
@@ -169,8 +184,7 @@ def schema(prefix: str, tag: str) -> list[Statement]:
 def drop(prefix: str, connection: Connection) -> list[Statement]:
     """What drops those of the tables with this prefix that are there."""
     names = {row[0] for row in connection.rows("select name from sqlite_schema where type = 'table'")}
-    known = (*TABLES, "state", "publication", "touched")
-    return [(f"drop table {prefix}{table}", ()) for table in known if prefix + table in names]
+    return [(f"drop table {prefix}{table}", ()) for table in _OURS[prefix] if prefix + table in names]
 
 
 def require(condition: str, *params: object) -> Statement:
@@ -228,12 +242,12 @@ def announce(fresh: Publication, *, moved: bool) -> list[Statement]:
 
 
 def remove(connection: Connection) -> None:
-    """Take everything of Kura's off the server; tables of others stay.
+    """Take everything of Kura's off the server, also what an interrupted push left; tables of others stay.
 
     Raises:
         StoreError: if nothing is published there.
     """
-    if publication(connection) is None:
+    if publication(connection) is None and not _prepared(connection):
         raise StoreError("nothing is published there")
     steps = [*drop("next_", connection), *drop("former_", connection), *drop("", connection)]
     # Tables of the user's stay, and what watches them.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from kura.errors import Conflict, Damaged, StoreError, WrongSchema
-from kura.store.engine import Connection, Row, rows_per_answer
+from kura.store.engine import ANSWER_BYTES, Connection, Row, rows_per_answer
 from kura.store.migrations import MIGRATIONS, applied_version
 from kura.store.publish.descent import remember
 from kura.store.publish.difference import MOST_ROWS
@@ -128,9 +128,22 @@ def _replace(remote: _Still, local: Connection, found: Publication, told: Progre
 def _pages(remote: _Still, table: str, columns: str, dimension: int) -> Iterator[list[Row]]:
     width = {"segments": SEGMENT_ROWS * (dimension + 16), "chunk_vectors": 4 * dimension}.get(table, 0)
     key, last, limit = KEYS.get(table, "id"), -1, min(MOST_ROWS, rows_per_answer(width))
-    while page := remote.rows(f"select {columns} from {table} where {key} > ? order by {key} limit ?", (last, limit)):
-        yield page
-        last = page[-1][0]
+    page = f"select {columns} from {table} where {key} > ? order by {key} limit ?"
+    given: tuple[int, ...] = ()
+    if table == "chunks":
+        # How long passages are is up to whoever wrote the files.
+        size = "length(cast(content as blob)) + length(cast(tokens as blob))"
+        page = f"""
+          select {columns} from (
+            select *, {size} as size, sum({size}) over (order by id) as so_far
+            from (select * from chunks where id > ? order by id limit ?)
+          )
+          where so_far <= ? or so_far = size order by id
+        """
+        given = (ANSWER_BYTES,)
+    while rows := remote.rows(page, (last, limit, *given)):
+        yield rows
+        last = rows[-1][0]
 
 
 def _with_numbers(row: Row, vectors: Matrix | None) -> Row:

@@ -11,7 +11,7 @@ from kura.errors import Busy, Conflict, StoreError
 from kura.store.catalog import Catalog, Entry
 from kura.store.engine import Connection, Statement
 from kura.store.publish import plan as planning
-from kura.store.publish.published import STAGING_SECONDS
+from kura.store.publish.published import STAGING_SECONDS, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import rollback
 from kura.store.segments import load
@@ -205,6 +205,21 @@ def test_what_a_killed_run_of_the_same_database_sent_does_no_harm_when_it_comes_
     require_alike(catalog, three[1], remote)
 
 
+def test_a_push_that_died_goes_on_where_it_was(catalog: Catalog, embedder: HashingEmbedder, remote: Connection):
+    entry = catalog.add("notes")
+    index(catalog, entry, embedder, [f"{n}.md" for n in range(50)], 40)
+    dying, counted = Dying(remote, whole=2), Counted(remote)
+    with pytest.raises(Dead):
+        publish(catalog, entry, dying)
+    publish(catalog, entry, counted)
+    require_alike(catalog, entry, remote)
+    assert dying.sent > 500_000
+    remove(remote)
+    again = Counted(remote)
+    publish(catalog, entry, again)
+    assert counted.sent < again.sent - dying.sent + 50_000
+
+
 def test_a_push_that_wakes_up_as_it_is_about_to_be_taken_over_goes_on(
     catalog: Catalog, remote: Connection, three: list[Entry], monkeypatch: pytest.MonkeyPatch
 ):
@@ -229,16 +244,22 @@ class Dead(Exception):
 
 
 class Dying(Counted):
-    """A connection whose push dies as it is about to send passages. `last` is what it was about to send."""
+    """A connection whose push dies as it is about to send passages, after so many batches of them that arrived whole.
 
-    def __init__(self, connection: Connection) -> None:
+    `last` is what it was about to send.
+    """
+
+    def __init__(self, connection: Connection, *, whole: int = 0) -> None:
         super().__init__(connection, before=self._die)
         self.last: Sequence[Statement] = []
+        self.whole = whole
 
     def _die(self, statements: Sequence[Statement]) -> None:
         if any("into next_chunks " in sql for sql, _ in statements):
-            self.last = statements
-            raise Dead
+            self.whole -= 1
+            if self.whole < 0:
+                self.last = statements
+                raise Dead
 
 
 @pytest.mark.parametrize("rows", [0, 2_000], ids=["tables", "rows"])
