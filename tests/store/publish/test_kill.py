@@ -49,11 +49,14 @@ class Scene:
 
     def wait(self, process: "subprocess.Popen[bytes]") -> bool:
         """Wait for a moment of the run; whether it was still under way then."""
+        started = time.monotonic()
         try:
             # The first half of a run is imports; most moments are to fall where it sends.
             process.wait(self.whole_run * self.moments.uniform(0.5, 1.0))
         except subprocess.TimeoutExpired:
             return True
+        # Measured anew: while the first run went, the machine may have been busier.
+        self.whole_run = time.monotonic() - started
         return False
 
     def check(self, remote: Connection) -> None:
