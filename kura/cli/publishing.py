@@ -11,7 +11,7 @@ import click
 
 from kura.chosen import elsewhere_of, tokens_of
 from kura.cli.root import LOCK_PATIENCE, clean, data_dir_option
-from kura.errors import ArgumentError, Busy, StoreError, UnknownDatabase
+from kura.errors import ArgumentError, Busy, EmbedderMismatch, StoreError, UnknownDatabase
 from kura.ingest.roots import writing
 from kura.settings import Settings, read_settings
 from kura.store.address import address
@@ -19,13 +19,15 @@ from kura.store.catalog import Catalog, Entry
 from kura.store.elsewhere import CATALOG, enter, leave
 from kura.store.engine import Connection
 from kura.store.lock import publishing
+from kura.store.migrations import MIGRATIONS, applied_version
 from kura.store.publish.descent import changed_since, confirm, intend, last_address, owner
-from kura.store.publish.plan import Plan, plan
+from kura.store.publish.plan import Plan, owned_by, plan
 from kura.store.publish.published import publication, remove
 from kura.store.publish.pull import pull
 from kura.store.publish.push import push, rollback
 from kura.store.publish.tables import push_tables
 from kura.store.remote import open_remote
+from kura.store.sources import state
 from kura.store.sqlite import copy_to, open_for_reading, open_for_writing
 
 Progress = Callable[[int, int], None]
@@ -70,8 +72,7 @@ def push_command(
     entry = catalog.find(clean(name))
     path = catalog.path(entry)
     with publishing(path):
-        with writing(path, patience=LOCK_PATIENCE) as connection:  # brings it to the newest schema
-            whose, known = owner(connection), last_address(connection)
+        whose, known = _descent(path)
         target = _target(settings, entry.name, url, known)
         with (
             _server(settings, entry.name, target) as remote,
@@ -84,7 +85,7 @@ def push_command(
                 return
             if planned.how != "nothing":
                 token = secrets.token_hex(16)
-                with writing(path, patience=LOCK_PATIENCE) as connection:
+                with closing(open_for_writing(path)) as connection:
                     intend(connection, token, target, local)
                 with _bar("publishing") as progress:
                     push(local, remote, planned, token, whose, progress)
@@ -116,22 +117,33 @@ def pull_command(
     """
     settings = read_settings(data_dir=data_dir)
     catalog = Catalog(settings.data_dir)
-    entry, fresh = _found_or_added(catalog, clean(name), clean(tenant) if tenant is not None else None)
-    done = False
-    try:
-        path = catalog.path(entry)
-        with publishing(path), writing(path, patience=LOCK_PATIENCE) as local:
-            if not force and changed_since(local):
-                raise ArgumentError(
-                    f'invalid argument: "{entry.name}" holds what was not published; push it, or add --force'
-                )
-            target = _target(settings, entry.name, url, last_address(local))
-            with _server(settings, entry.name, target) as remote, _bar("fetching") as progress:
-                found = None if or_add and publication(remote) is None else pull(remote, local, target, progress)
-        done = True
-    finally:
-        if fresh and not done:
-            catalog.remove(entry.name)
+    wanted, owned = clean(name), clean(tenant) if tenant is not None else None
+    target = _target(settings, wanted, url, _known_address(settings, wanted))
+    with _server(settings, wanted, target) as remote:
+        there = publication(remote)
+        if there is None and not or_add:
+            raise StoreError("nothing is published there")
+        if there is not None:
+            owner_there = state(remote).tenant
+            if owned is not None:
+                _require_owner(owner_there, owned, "with --tenant it would belong")
+            owned = owner_there
+        entry, fresh = _found_or_added(catalog, wanted, owned)
+        done = False
+        try:
+            if there is not None and not fresh:
+                _require_owner(owned, entry.tenant, "the database here")
+            path = catalog.path(entry)
+            with publishing(path), writing(path, patience=LOCK_PATIENCE) as local, _bar("fetching") as progress:
+                if not force and changed_since(local):
+                    raise ArgumentError(
+                        f'invalid argument: "{entry.name}" holds what was not published; push it, or add --force'
+                    )
+                found = None if there is None else pull(remote, local, target, progress)
+            done = True
+        finally:
+            if fresh and not done:
+                catalog.remove(entry.name)
     if found is None:
         click.echo(f'nothing is published yet; "{entry.name}" is empty')
     else:
@@ -187,6 +199,23 @@ def _enter(settings: Settings, entry: Entry, target: str) -> None:
             enter(catalog, entry, target)
 
 
+def _descent(path: Path) -> tuple[str, str | None]:
+    """What tells this database's pushes from those of others, and where it was last published."""
+    with closing(open_for_writing(path)) as connection:
+        if applied_version(connection) == MIGRATIONS[-1].version:
+            return owner(connection), last_address(connection)
+    # Only one that indexing would bring to the newest schema too has to wait until nobody indexes.
+    with writing(path, patience=LOCK_PATIENCE) as connection:
+        return owner(connection), last_address(connection)
+
+
+def _require_owner(there: str | None, given: str | None, whose: str) -> None:
+    if given != there:
+        raise ArgumentError(
+            f"invalid argument: what is published belongs to {owned_by(there)}, {whose} to {owned_by(given)}"
+        )
+
+
 def _confirm(path: Path, token: str, view: Connection) -> None:
     # Others may be indexing by now. Where they keep it locked, the next push finds nothing to send and notes it.
     with suppress(Busy), closing(open_for_writing(path)) as connection:
@@ -226,7 +255,7 @@ def _server(settings: Settings, name: str, target: str) -> Generator[Connection]
     try:
         with closing(open_remote(target, tokens_of(settings).of(name))) as remote:
             yield remote
-    except StoreError as error:
+    except (StoreError, EmbedderMismatch) as error:
         raise type(error)(f'database "{name}": {error}') from error
 
 

@@ -37,6 +37,9 @@ _Key = tuple[str, str | None, str | None]
 VECTOR_MEMORY = 1_000_000_000
 """Bytes for the vectors of one database, unless told otherwise: 650,000 of 384 dimensions."""
 
+OPENING_SECONDS = 10.0
+"""How long a request waits for a database on a server to be opened; one that was scaled to zero has to start."""
+
 RETRY_SECONDS = 2.0
 """A database on a server that could not be opened is not tried again sooner."""
 
@@ -218,8 +221,10 @@ class Library:
                 base = self._open_already(entry)
                 if base is not None:
                     return base
+                if entry.url is None:
+                    return await self.in_thread(self._opened, entry)
                 opening = self._begin_opening(entry)
-                if not await waited(opening, self.patience):
+                if not await waited(opening, max(self.patience, OPENING_SECONDS)):
                     raise Unavailable(entry.name, "it is still being opened; ask again soon")
                 return opening.result()
         if self._elsewhere is not None and self._elsewhere.fault is not None:

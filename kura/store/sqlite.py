@@ -176,6 +176,7 @@ def copy_to(path: Path, file: Path) -> None:
         raw = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_PATIENCE)
         try:
             raw.execute("vacuum into ?", (str(part),))
+            _disown(part)
             # Whoever made a file of that name meanwhile keeps it.
             os.link(part, file)
         except OSError as error:
@@ -183,6 +184,17 @@ def copy_to(path: Path, file: Path) -> None:
         finally:
             raw.close()
             part.unlink(missing_ok=True)
+
+
+def _disown(part: Path) -> None:
+    """Take from a copy what tells its pushes from those of others: it is another database from now on."""
+    copy = sqlite3.connect(part)
+    try:
+        with copy:
+            if copy.execute("select 1 from sqlite_schema where name = 'publisher'").fetchone():
+                copy.execute("delete from publisher")
+    finally:
+        copy.close()
 
 
 def prefer_wal(connection: Connection) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kura.store.lock import indexing
 from local.sqld import Key, Server, libsql_server
 
 Kura = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -218,3 +219,37 @@ def test_a_backup_is_a_database_that_answers_alike(kura: Kura, docs: Path, tmp_p
     assert file.read_bytes() == before
     assert kura("backup", "notes", str(tmp_path / "nowhere" / "notes.db")).returncode == 1
     assert [each.name for each in file.parent.iterdir()] == ["notes.db"]
+
+
+def test_whom_a_database_belongs_to_goes_with_it(
+    kura: Kura, elsewhere: Kura, docs: Path, tmp_path: Path, there: dict[str, str]
+):
+    ok(kura("add", "notes", "--tenant", "acme"))
+    ok(kura("index", "notes", str(docs)))
+    ok(kura("push", "notes", **there))
+    refused = one_line(elsewhere("pull", "notes", "--tenant", "globex", **there), tmp_path)
+    assert 'what is published belongs to tenant "acme", with --tenant it would belong to tenant "globex"' in refused
+    assert ok(elsewhere("list")) == ""
+    ok(elsewhere("pull", "notes", **there))
+    assert json.loads(ok(elsewhere("list", "--json")))[0]["tenant"] == "acme"
+    ok(elsewhere("remove", "notes", "--yes"))
+    ok(elsewhere("add", "notes"))
+    refused = one_line(elsewhere("pull", "notes", "--force", **there), tmp_path)
+    assert 'what is published belongs to tenant "acme", the database here to nobody' in refused
+
+
+def test_a_push_does_not_wait_for_an_indexing_run(kura: Kura, docs: Path, tmp_path: Path, there: dict[str, str]):
+    indexed(kura, docs)
+    [path] = (tmp_path / "data" / "databases").glob("*.db")
+    with indexing(path, patience=0):
+        assert "published" in ok(kura("push", "notes", **there))
+
+
+def test_a_copy_is_another_database_to_servers(kura: Kura, docs: Path, tmp_path: Path, there: dict[str, str]):
+    indexed(kura, docs)
+    ok(kura("push", "notes", **there))
+    ok(kura("backup", "notes", str(tmp_path / "copy.db")))
+    copy = sqlite3.connect(tmp_path / "copy.db")
+    assert copy.execute("select count(*) from publisher").fetchone() == (0,)
+    assert copy.execute("select count(*) from publications").fetchone() == (1,)
+    copy.close()

@@ -19,6 +19,8 @@ def descent(local: Connection) -> dict[str, int]:
 
 def last_address(local: Connection) -> str | None:
     """Where this database was last published to or pulled from."""
+    if local.row("select 1 from sqlite_schema where name = 'publications'") is None:
+        return None  # of an older Kura, which did not publish
     found = local.row("select url from publications order by at desc, rowid desc limit 1")
     return None if found is None else str(found[0])
 

@@ -90,6 +90,11 @@ def plan(
             f"the server has a push of {base.pushed_at} that this database does not descend from; run `kura pull` first"
             " and index again, or replace what is there with --force"
         )
+    if base is not None and not force and state(remote).tenant != ours.tenant:
+        raise Conflict(
+            f"what is published belongs to {owned_by(state(remote).tenant)}, this database to {owned_by(ours.tenant)};"
+            " --force gives it to the latter"
+        )
     if base is not None and not upgrade:
         _require_same(ours, state(remote), applied_version(remote))
     all_vectors = all_vectors or (base is not None and base.all_vectors)
@@ -113,6 +118,11 @@ def plan(
     size = _size(local, wanted, changes)
     how = "rows" if same_form and touched <= DIRECT_ROWS and size <= DIRECT_BYTES else "tables"
     return Plan(how, base, wanted, changes, size, related, all_vectors)
+
+
+def owned_by(tenant: str | None) -> str:
+    """Whom a database belongs to, in words."""
+    return "nobody" if tenant is None else f'tenant "{tenant}"'
 
 
 def _require_same(ours: State, theirs: State, schema_there: int) -> None:
