@@ -21,7 +21,6 @@ import urllib.request
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import jwt
 import platformdirs
@@ -185,11 +184,6 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"the server did not answer within {READY_SECONDS:g} seconds")
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    # Ended by whoever started it, it takes the server along.
-    sys.exit(0)
-
-
 def main() -> int:
     """Run a server until Ctrl-C, or until it ends by itself."""
     parser = argparse.ArgumentParser(prog="python -m local.sqld", description=__doc__)
@@ -197,10 +191,10 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8090, help="default: %(default)s")
     parser.add_argument("--auth", action="store_true", help="ask for tokens; two are printed")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, _leave)
     key = Key() if arguments.auth else None
-    # What ends this process must end the server too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What ends this process must end the server too. A shell that starts it in the background has it ignore Ctrl-C.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with libsql_server(arguments.folder, port=arguments.port, jwt_key=key.public if key else None) as server:
             print(f"listening on {server.url}", flush=True)
