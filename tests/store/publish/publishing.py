@@ -3,8 +3,10 @@
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from kura.embed import Embedder
@@ -17,6 +19,7 @@ from kura.store.remote import open_remote
 from kura.store.segments import Vectors, load, seal
 from kura.store.sources import roots, sources, statistics
 from kura.store.statements import matching
+from local.sqld import Server, libsql_server
 from tests.store.writing import put, reading, writing
 
 QUERIES = ('"tide"', '"word1"', '"word7" or "edition2"', '"passage" and "word3"', '"word5" not "edition1"')
@@ -179,6 +182,20 @@ class Counted:
 
     def close(self) -> None:
         self.connection.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    """A libSQL server for each test."""
+    with libsql_server(tmp_path / "server") as running:
+        yield running
+
+
+@pytest.fixture
+def remote(server: Server) -> Generator[Connection]:
+    """A way into it."""
+    with connected(server.url) as connection:
+        yield connection
 
 
 @contextmanager
