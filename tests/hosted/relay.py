@@ -4,7 +4,7 @@ import contextlib
 import re
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -22,6 +22,8 @@ class Relay:
         self.received = bytearray()
         self.cut_after: int | None = None
         """Bytes from the server after which every connection is cut; None cuts none."""
+        self.on_cut: Callable[[], object] = lambda: None
+        """Called at the first of these cuts."""
         self.flowing = threading.Event()
         """Cleared, nothing comes back until it is set again."""
         self.flowing.set()
@@ -65,6 +67,8 @@ class Relay:
                     self.received += data
                 client.sendall(data if left is None else data[:left])
                 if left is not None and left < len(data):
+                    on_cut, self.on_cut = self.on_cut, lambda: None
+                    on_cut()
                     break
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)

@@ -86,6 +86,29 @@ def test_a_cold_load_that_breaks_off_is_begun_anew(
         assert found(library) == expected
 
 
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_a_server_that_is_killed_during_a_cold_load_and_is_up_again_answers(
+    tmp_path: Path, here: Path, key: Key, share: float, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kura.search.library.RETRY_SECONDS", 0.0)
+    token = key.token(read_only=True)
+    with libsql_server(tmp_path / "server", jwt_key=key.public) as server, relayed(server.url) as relay:
+        published(here, "notes", server.url, key)
+        with reading(tmp_path, {"notes": relay.url}, token) as library:
+            expected = found(library)
+            size = len(relay.received)
+        relay.received.clear()
+        relay.cut_after, relay.on_cut = int(size * share), server.process.kill
+        with reading(tmp_path, {"notes": relay.url}, token) as library:
+            with pytest.raises(KuraError, match=r"127\.0\.0\.1"):
+                found(library)
+            assert server.process.wait(timeout=30) != 0
+            relay.cut_after = None
+            port = int(server.url.rpartition(":")[2])
+            with libsql_server(tmp_path / "server", jwt_key=key.public, port=port):
+                assert found(library) == expected
+
+
 WRONG: dict[str, Answer] = {
     "401": Answer(b'{"error":"expired"}', 401),
     "403": Answer(b'{"error":"no"}', 403),

@@ -14,7 +14,7 @@ from kura.store.publish.push import rollback
 from local.sqld import Server, libsql_server
 from tests.store.publish.publishing import connected, index, planned, publish, require_alike
 
-MOMENTS = 25
+MOMENTS = 50
 PATIENCE = 30.0
 
 
