@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from kura.errors import ConfigurationError, KuraError, StoreError
 from kura.store.address import Patience, address
 from kura.store.catalog import Entry, legal_name
-from kura.store.engine import Connection
+from kura.store.engine import Connection, Row
 from kura.store.remote import RemoteReader, open_remote
 from kura.store.tokens import Tokens
 
@@ -39,9 +39,12 @@ def named(databases: Mapping[str, str]) -> list[Entry]:
         if found and not tenant.strip():
             raise ConfigurationError(f'KURA_DATABASES: the tenant of "{name}" is blank; leave out the @ for nobody')
         try:
-            entries.append(Entry(legal_name(name), "", tenant.strip() if found else None, None, address(url)))
+            entry = Entry(legal_name(name), "", tenant.strip() if found else None, None, address(url))
         except KuraError as error:
             raise ConfigurationError(f"KURA_DATABASES: {error}") from None
+        if any(entry.name == other.name for other in entries):
+            raise ConfigurationError(f'KURA_DATABASES: the name "{entry.name}" stands there twice')
+        entries.append(entry)
     return entries
 
 
@@ -65,13 +68,19 @@ class Elsewhere:
             catalog: The URL of a database whose table names databases.
             refresh_seconds: That table is read no more often than this.
             patience: How long to wait for a server.
+
+        Raises:
+            ConfigurationError: if the URL of the catalog is none; the message never holds it.
         """
         self.fault: StoreError | None = None
         self._named = list(entries)
         self._tokens = tokens
         self._refresh_seconds = refresh_seconds
         self._patience = patience
-        self._catalog = open_remote(catalog, tokens.of(CATALOG), patience=patience) if catalog else None
+        try:
+            self._catalog = open_remote(catalog, tokens.of(CATALOG), patience=patience) if catalog else None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"KURA_CATALOG: {error}") from None
         self._listed: list[Entry] = []
         self._looked = float("-inf")
         self._lock = threading.Lock()
@@ -117,14 +126,33 @@ class Elsewhere:
 
 
 def _listed(catalog: Connection) -> list[Entry]:
-    found: list[Entry] = []
-    for name, url, tenant, created_at in catalog.rows("select name, url, tenant, created_at from databases"):
+    found: dict[str, Entry] = {}
+    for row in catalog.rows("select name, url, tenant, created_at from databases order by name"):
+        # One row that somebody wrote wrongly must not take the others along.
         try:
-            found.append(Entry(legal_name(name), "", tenant, created_at, address(url)))
+            entry = _entry(row)
         except KuraError as error:
-            # One row that somebody wrote wrongly must not take the others along.
             log.warning("the catalog names a database that cannot be one: %s", error)
-    return found
+            continue
+        if found.setdefault(entry.name, entry) is not entry:
+            log.warning('the catalog names "%s" twice; the first one counts', entry.name)
+    return list(found.values())
+
+
+def _entry(row: Row) -> Entry:
+    """The database that a row of a catalog names.
+
+    Raises:
+        KuraError: if it cannot be one.
+    """
+    name, url, tenant, created_at = row
+    if not (isinstance(name, str) and isinstance(url, str)):
+        raise StoreError("its name and its URL must be text")
+    if not (tenant is None or (isinstance(tenant, str) and tenant.strip())):
+        raise StoreError(f'the tenant of "{legal_name(name)}" is not text, or blank; null is nobody')
+    if not (created_at is None or isinstance(created_at, str)):
+        raise StoreError(f'the time of creation of "{legal_name(name)}" is not text')
+    return Entry(legal_name(name), "", tenant, created_at, address(url))
 
 
 def enter(catalog: Connection, entry: Entry, url: str) -> None:

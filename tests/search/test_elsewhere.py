@@ -1,0 +1,154 @@
+"""A library of databases on servers: whose they are, what a catalog says of them, and what is wrong with either."""
+
+import asyncio
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kura.chosen import elsewhere_of
+from kura.embed.hashing import HashingEmbedder
+from kura.errors import ConfigurationError, Unavailable, UnknownDatabase
+from kura.search.library import Library
+from kura.search.search import search
+from kura.settings import read_settings
+from kura.store.address import Patience
+from kura.store.catalog import Catalog, Entry
+from kura.store.elsewhere import Elsewhere, enter, named
+from kura.store.remote import open_remote
+from kura.store.tokens import Tokens
+from kura.types import Mode, SearchResult, Session
+from local.sqld import Key, Server, libsql_server
+from tests.hosted.hosting import published
+from tests.serve.knowledge import fill
+
+ANYONE = Session(None, None)
+QUICK = Patience(connect=2.0, total=5.0, attempts=1)
+EMBEDDER = HashingEmbedder()
+
+
+@pytest.fixture(scope="session")
+def key() -> Key:
+    return Key()
+
+
+@pytest.fixture
+def server(tmp_path: Path, key: Key) -> Generator[Server]:
+    with libsql_server(tmp_path / "server", jwt_key=key.public) as server:
+        yield server
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Generator[Server]:
+    """The server of a catalog."""
+    with libsql_server(tmp_path / "names") as server:
+        yield server
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    fill(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@contextmanager
+def reading(tmp_path: Path, databases: Mapping[str, str], key: Key, catalog: str | None = None) -> Generator[Library]:
+    there = Elsewhere(
+        named(databases), Tokens(key.token(read_only=True)), catalog=catalog, refresh_seconds=0.0, patience=QUICK
+    )
+    with closing(
+        Library(Catalog(tmp_path / "there"), lambda: EMBEDDER, elsewhere=there, refresh_seconds=0.0, patience=5.0)
+    ) as library:
+        yield library
+
+
+def found(library: Library, name: str, q: str, mode: Mode | None = None, who: Session = ANYONE) -> SearchResult:
+    return asyncio.run(search(library, who, name, q, mode, 5))
+
+
+def visible(library: Library, who: Session = ANYONE) -> list[str]:
+    return [entry.name for entry in asyncio.run(library.registered(who))]
+
+
+@pytest.mark.parametrize("mode", [None, "keyword", "semantic"])
+def test_rows_of_a_catalog_that_cannot_be_databases_leave_the_others_alone(
+    tmp_path: Path, here: Path, server: Server, names: Server, key: Key
+):
+    published(here, "notes", server.url, key)
+    with closing(open_remote(names.url)) as remote:
+        enter(remote, Catalog(here).find("notes"), server.url)
+        remote.run("drop table databases")
+        remote.run("create table databases (name, url, tenant, created_at)")
+        for row in (
+            ("notes", server.url, None, "2026-01-01T00:00:00Z"),
+            (None, server.url, None, None),
+            (7, server.url, None, None),
+            (b"blob", server.url, None, None),
+            ("nowhere", None, None, None),
+            ("number", 8, None, None),
+            ("bytes", b"http://127.0.0.1", None, None),
+            ("whose", server.url, 5, None),
+            ("blank", server.url, " ", None),
+            ("when", server.url, None, 2026),
+            ("no/name", server.url, None, None),
+            ("wrong", "ftp://x.example", None, None),
+        ):
+            remote.run("insert into databases values (?, ?, ?, ?)", row)
+    with reading(tmp_path, {}, key, names.url) as library:
+        assert visible(library) == ["notes"]
+        assert found(library, "notes", "passage").semantic
+
+
+def test_a_name_that_a_catalog_has_twice_is_taken_once(tmp_path: Path, server: Server, names: Server, key: Key):
+    with closing(open_remote(names.url)) as remote:
+        for name in ("café", "cafe\u0301"):
+            enter(remote, Entry(name, "", None, "2026-01-01T00:00:00Z"), server.url)
+    with reading(tmp_path, {}, key, names.url) as library:
+        assert visible(library) == ["café"]
+
+
+def test_what_a_catalog_names_and_forgets_is_seen_while_serving(
+    tmp_path: Path, here: Path, server: Server, names: Server, key: Key
+):
+    published(here, "notes", server.url, key)
+    entry = Catalog(here).find("notes")
+    with closing(open_remote(names.url)) as remote, reading(tmp_path, {}, key, names.url) as library:
+        with pytest.raises(Unavailable, match=r'"notes" unavailable: the catalog .* cannot be read: 127\.0\.0\.1'):
+            found(library, "notes", "passage")  # nobody has made its table yet
+        enter(remote, entry, server.url)
+        assert found(library, "notes", "passage").keyword
+        remote.run("delete from databases")
+        with pytest.raises(UnknownDatabase):
+            found(library, "notes", "passage")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no URL": ({"databases": "notes=a-secret-place"}, "KURA_DATABASES"),
+    "token in URL": ({"databases": "notes=libsql://x.example?authToken=a-secret"}, "KURA_DATABASES"),
+    "user in URL": ({"databases": "notes=https://a-secret@x.example"}, "KURA_DATABASES"),
+    "URL alone": ({"databases": "https://a-secret.example"}, "KURA_DATABASES"),
+    "blank tenant": ({"databases": "notes@ =https://a-secret.example"}, "KURA_DATABASES"),
+    "twice": ({"databases": "notes=https://a-secret.example,notes=https://a-secret.example"}, "KURA_DATABASES"),
+    "twice for tenants": (
+        {"databases": "notes=https://a-secret.example,notes@acme=https://a-secret.example"},
+        "KURA_DATABASES",
+    ),
+    "twice by accents": (
+        {"databases": "café=https://a-secret.example,cafe\u0301=https://a-secret.example"},
+        "KURA_DATABASES",
+    ),
+    "catalog no URL": ({"catalog": "a-secret-place"}, "KURA_CATALOG"),
+    "token in catalog's URL": ({"catalog": "libsql://x.example?authToken=a-secret"}, "KURA_CATALOG"),
+    "tokens": ({"databases": "notes=https://x.example", "database_tokens": "a secret"}, "KURA_DATABASE_TOKENS"),
+}
+
+
+@pytest.mark.parametrize(("given", "variable"), WRONG.values(), ids=WRONG)
+def test_a_wrong_setting_is_told_by_its_name_and_never_by_its_value(
+    tmp_path: Path, given: dict[str, Any], variable: str
+):
+    with pytest.raises(ConfigurationError, match=variable) as caught:
+        elsewhere_of(read_settings(data_dir=tmp_path, **given))
+    assert "secret" not in str(caught.value)
