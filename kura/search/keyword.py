@@ -13,11 +13,15 @@ async def keyword(base: KnowledgeBase, q: str, count: int) -> tuple[Found, str |
 
     Returns:
         What was found, all as of one version, and a notice where the words were indexed in another way than `q` is.
+
+    Raises:
+        StoreError: if the database cannot be read, or belongs to another owner by now.
     """
     expression = match_expression(q)
 
     def read(connection: Connection) -> tuple[Found, str | None]:
         found, current = matching(connection, expression, count)
+        base.note(current)
         hits = [Hit(passage.chunk_id, score) for passage, score in found]
         return Found(hits, {passage.chunk_id: passage for passage, _ in found}), _notice(current.tokenizer)
 

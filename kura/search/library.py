@@ -53,7 +53,7 @@ class KnowledgeBase:
         executor: ThreadPoolExecutor,
         refresh_seconds: float,
         *,
-        created_at: str,
+        opened: State,
         room: Room,
         threads: ThreadPoolExecutor,
         copy: Path | None = None,
@@ -64,13 +64,15 @@ class KnowledgeBase:
             reader: Of the database.
             executor: Where to load.
             refresh_seconds: The version is looked at no more often than this.
-            created_at: When the database was created.
+            opened: What the database said of itself when it was opened.
             room: What there is for its vectors.
             threads: Where searches in it run; those of a database on a server are its own.
             copy: The file in which they are kept for the next start; None is no file.
         """
         self.reader = reader
-        self.created_at = created_at
+        self.created_at = opened.created_at
+        self.swapped = False  # whether it was last seen to belong to another owner
+        self._tenant = opened.tenant
         self._room = room
         self._threads = threads
         self._copy = copy
@@ -86,6 +88,16 @@ class KnowledgeBase:
     def vectors(self) -> Vectors | None:
         """The vectors that were last loaded; None before the first load is through."""
         return self._vectors
+
+    def note(self, current: State) -> None:
+        """Take note of what the database said of itself together with what was just read from it.
+
+        Raises:
+            StoreError: if it belongs to another owner than it did, so that what was read is not to be shown.
+        """
+        self.swapped = current.tenant != self._tenant
+        require_owner(current, self._tenant)
+        self.created_at = current.created_at
 
     def close(self) -> None:
         """Let go of the database; what is under way ends in its time."""
@@ -127,6 +139,7 @@ class KnowledgeBase:
                 known = kept(copy)
             before = known
             vectors = self.reader.read_here(lambda connection: load(connection, known, room), whole=False)
+            self.note(vectors.state)
             self._vectors = vectors
             if copy is not None and (before is None or before.state.generation != vectors.state.generation):
                 # Not before it is in use: nobody waits for the file.
@@ -310,7 +323,7 @@ class Library:
                     reader,
                     self._loaders,
                     self._refresh_seconds,
-                    created_at=known.created_at,
+                    opened=known,
                     threads=threads,
                     room=Room(self._vector_memory, self._spill if entry.url is None else None),
                     copy=file_of(self._copies, entry.url) if self._copies and entry.url else None,
@@ -332,7 +345,11 @@ class Library:
         for future in done:
             if (error := future.exception()) is not None:
                 log.warning("%s", error)
-        return [name for name, future in opening.items() if future in done and future.exception() is None]
+        return [
+            name
+            for name, future in opening.items()
+            if future in done and future.exception() is None and not future.result().swapped
+        ]
 
     def _opened_or_none(self, entry: Entry) -> KnowledgeBase | None:
         try:
@@ -366,10 +383,18 @@ def _key(entry: Entry) -> _Key:
 def _described(connection: Connection, tenant: str | None) -> State:
     require_whole(connection)
     known = state(connection)
-    if known.tenant != tenant:
-        # A database that was swapped for another one must not serve a tenant's knowledge to strangers.
-        raise StoreError("the database belongs to another owner than the catalog says")
+    require_owner(known, tenant)
     return known
+
+
+def require_owner(current: State, tenant: str | None) -> None:
+    """Check that a database is still whose it should be: one that was swapped must not be shown to strangers.
+
+    Raises:
+        StoreError: if it is not.
+    """
+    if current.tenant != tenant:
+        raise StoreError("the database belongs to another owner than the catalog says")
 
 
 async def waited(future: "Future[Any]", seconds: float) -> bool:

@@ -113,6 +113,7 @@ def _nearest(base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, 
         if embedder.floor is None or score >= embedder.floor
     }
     borne, current = base.reader.read_here(lambda connection: bearing(connection, list(kept), count), whole=False)
+    base.note(current)
     known = vectors.state
     if (current.generation, current.created_at) != (known.generation, known.created_at):
         return Found([], {}), "other"
@@ -130,6 +131,7 @@ def _nearest_there(
 ) -> tuple[Found, Outcome]:
     """The same, compared by the server that has them."""
     found, current = base.reader.read_here(lambda connection: nearest(connection, to_bytes(query), count), whole=False)
+    base.note(current)
     if (current.embedder, current.dimension) != (vectors.state.embedder, vectors.state.dimension):
         return Found([], {}), "other"
     kept = [(score, passage) for score, passage in found if embedder.floor is None or score >= embedder.floor]

@@ -22,6 +22,7 @@ from kura.store.tokens import Tokens
 from kura.types import Mode, SearchResult, Session
 from local.sqld import Key, Server, libsql_server
 from tests.hosted.hosting import published
+from tests.hosted.relay import relayed
 from tests.serve.knowledge import fill
 
 ANYONE = Session(None, None)
@@ -73,6 +74,21 @@ def visible(library: Library, who: Session = ANYONE) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [None, "keyword", "semantic"])
+def test_a_database_that_is_swapped_for_a_tenants_while_it_is_open_is_shown_to_nobody_else(
+    tmp_path: Path, here: Path, server: Server, key: Key, mode: Mode | None
+):
+    published(here, "notes", server.url, key)
+    with reading(tmp_path, {"notes": server.url}, key) as library:
+        assert found(library, "notes", "passage", mode)
+        published(here, "acme-plans", server.url, key, force=True)
+        with pytest.raises(Unavailable, match=r'"notes" unavailable: .*another owner'):
+            found(library, "notes", "secret plan", mode)
+        assert asyncio.run(library.loaded(ANYONE)) == []
+        published(here, "notes", server.url, key, force=True)
+        assert "Retrieval" in str(found(library, "notes", "Retrieval finds passages", mode))
+        assert asyncio.run(library.loaded(ANYONE)) == ["notes"]
+
+
 def test_rows_of_a_catalog_that_cannot_be_databases_leave_the_others_alone(
     tmp_path: Path, here: Path, server: Server, names: Server, key: Key
 ):
