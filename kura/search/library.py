@@ -199,8 +199,11 @@ class Library:
         """Begin to load the embedder and every database; wait for them for at most `within` seconds."""
         until = time.monotonic() + within
         embedder = self.embedder()
-        beginning = [self._loaders.submit(self._begin, entry) for entry in self.entries()]
-        begun, _ = wait(beginning, timeout=within)
+        self._here()  # whoever starts is told of a catalog on this machine that is broken
+        listing = self._loaders.submit(self._begin_all)
+        # In a thread: a catalog on a server may hang.
+        wait([listing], timeout=within if self._elsewhere is not None else None)
+        begun, _ = wait(listing.result() if listing.done() else [], timeout=max(0.0, until - time.monotonic()))
         loading: list[Future[Any]] = [future for done in begun if (future := done.result()) is not None]
         wait([embedder, *loading], timeout=max(0.0, until - time.monotonic()))
 
@@ -259,16 +262,20 @@ class Library:
 
     def entries(self) -> list[Entry]:
         """All databases, whoever may see them, by name."""
-        entries: list[Entry] = []
-        if self._catalog.file.exists():
-            with explained():
-                entries = self._listing.read_here(listed)
+        entries = self._here()
         if self._elsewhere is not None:
             here = {entry.name for entry in entries}
             entries += [self._dated(entry) for entry in self._elsewhere.entries() if entry.name not in here]
             entries.sort(key=lambda entry: entry.name)
         self._retain(entries)
         return entries
+
+    def _here(self) -> list[Entry]:
+        """The databases of this machine."""
+        if not self._catalog.file.exists():
+            return []
+        with explained():
+            return self._listing.read_here(listed)
 
     def _dated(self, entry: Entry) -> Entry:
         base = self._open_already(entry)
@@ -357,6 +364,9 @@ class Library:
         except Unavailable as error:
             log.warning("%s", error)
             return None
+
+    def _begin_all(self) -> "list[Future[Future[Vectors] | None]]":
+        return [self._loaders.submit(self._begin, entry) for entry in self.entries()]
 
     def _begin(self, entry: Entry) -> "Future[Vectors] | None":
         base, embedder = self._opened_or_none(entry), self.embedder()

@@ -125,6 +125,17 @@ def test_a_name_that_a_catalog_has_twice_is_taken_once(tmp_path: Path, server: S
         assert visible(library) == ["café"]
 
 
+def test_a_catalog_that_hangs_does_not_hold_up_the_start(tmp_path: Path, names: Server):
+    with relayed(names.url) as relay:
+        relay.flowing.clear()
+        there = Elsewhere([], Tokens(), catalog=relay.url, patience=QUICK)
+        with closing(Library(Catalog(tmp_path / "there"), lambda: EMBEDDER, elsewhere=there)) as library:
+            library.start(within=0.1)
+            # It has neither answered nor been given up.
+            assert there.fault is None
+            relay.flowing.set()
+
+
 def test_what_a_catalog_names_and_forgets_is_seen_while_serving(
     tmp_path: Path, here: Path, server: Server, names: Server, key: Key
 ):
