@@ -102,8 +102,6 @@ class KnowledgeBase:
     def close(self) -> None:
         """Let go of the database; what is under way ends in its time."""
         self.reader.close()
-        if self._room.directory is None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run blocking `work` on it in one of its threads."""
@@ -187,6 +185,10 @@ class Library:
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="kura")
         # Apart from the former: a long load must not keep searches in other databases waiting.
         self._loaders = ThreadPoolExecutor(max_workers=16, thread_name_prefix="kura-load")
+        # What nobody waits for by name: at the start, and to say which are loaded.
+        self._openers = ThreadPoolExecutor(max_workers=16, thread_name_prefix="kura-open")
+        # Of each database on a server: one that hangs must not keep others waiting.
+        self._threads: dict[_Key, ThreadPoolExecutor] = {}
         self._listing = sqlite.Reader(catalog.file, self._executor)
         self._lock = threading.Lock()
         # By the whole entry but its name: a renamed database stays open, one that was added anew is another.
@@ -200,12 +202,11 @@ class Library:
         until = time.monotonic() + within
         embedder = self.embedder()
         self._here()  # whoever starts is told of a catalog on this machine that is broken
-        listing = self._loaders.submit(self._begin_all)
+        listing = self._openers.submit(self._begin_all)
         # In a thread: a catalog on a server may hang.
         wait([listing], timeout=within if self._elsewhere is not None else None)
-        begun, _ = wait(listing.result() if listing.done() else [], timeout=max(0.0, until - time.monotonic()))
-        loading: list[Future[Any]] = [future for done in begun if (future := done.result()) is not None]
-        wait([embedder, *loading], timeout=max(0.0, until - time.monotonic()))
+        beginning = listing.result() if listing.done() else []
+        wait([embedder, *beginning], timeout=max(0.0, until - time.monotonic()))
 
     def embedder(self) -> "Future[Embedder | None]":
         """The embedder, which begins to load when it is first asked for."""
@@ -239,7 +240,7 @@ class Library:
                     return base
                 if entry.url is None:
                     return await self.in_thread(self._opened, entry)
-                opening = self._begin_opening(entry)
+                opening = self._begin_opening(entry, self._threads_of(entry))
                 if not await waited(opening, max(self.patience, OPENING_SECONDS)):
                     raise Unavailable(entry.name, "it is still being opened; ask again soon")
                 return opening.result()
@@ -253,8 +254,10 @@ class Library:
 
     def close(self) -> None:
         """Stop, once work in progress is through, and let go of all files."""
-        self._loaders.shutdown(wait=True, cancel_futures=True)
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            own = list(self._threads.values())
+        for executor in (self._openers, self._loaders, self._executor, *own):
+            executor.shutdown(wait=True, cancel_futures=True)
         self._retain(())
         self._listing.close()
         if self._elsewhere is not None:
@@ -286,17 +289,32 @@ class Library:
         kept = {_key(entry) for entry in entries}
         with self._lock:
             gone = [self._bases.pop(key) for key in list(self._bases) if key not in kept]
+            for key in self._threads.keys() - kept:
+                # Not shut down: searches that have begun may still use them. They end when nobody does.
+                del self._threads[key]
         for base in gone:
             base.close()
 
-    def _begin_opening(self, entry: Entry) -> "Future[KnowledgeBase]":
+    def _begin_opening(self, entry: Entry, executor: ThreadPoolExecutor) -> "Future[KnowledgeBase]":
         """Open a database in a thread, which is done once however many ask for it at the same time."""
         key = _key(entry)
         with self._lock:
+            base = self._bases.get(key)
+            if base is not None and entry.url is not None:
+                return _done(base)
             opening = self._opening.get(key)
-            if opening is None or opening.done():
-                opening = self._opening[key] = self._loaders.submit(self._opened, entry)
+            # Whoever asks for it by name does not wait until it is its turn among all of them.
+            queued = opening is not None and not opening.running() and executor is not self._openers
+            if opening is None or opening.done() or queued:
+                opening = self._opening[key] = executor.submit(self._opened, entry)
             return opening
+
+    def _threads_of(self, entry: Entry) -> ThreadPoolExecutor:
+        """Where searches in a database run."""
+        if entry.url is None:
+            return self._executor
+        with self._lock:
+            return self._threads.setdefault(_key(entry), ThreadPoolExecutor(8, "kura-server"))
 
     def _open_already(self, entry: Entry) -> KnowledgeBase | None:
         with self._lock:
@@ -310,8 +328,7 @@ class Library:
             at, error = self._failed.get(_key(entry), (float("-inf"), None))
         if error is not None and time.monotonic() - at < RETRY_SECONDS:
             raise error
-        # Requests that wait for a server that hangs must not keep others waiting: each has threads of its own.
-        threads = ThreadPoolExecutor(8, "kura-server") if entry.url is not None else self._executor
+        threads = self._threads_of(entry)
         reader = self._reader(entry, threads)
         try:
             known = reader.read_here(partial(_described, tenant=entry.tenant), whole=False)
@@ -328,7 +345,7 @@ class Library:
                 _key(entry),
                 KnowledgeBase(
                     reader,
-                    self._loaders,
+                    self._loaders if entry.url is None else threads,
                     self._refresh_seconds,
                     opened=known,
                     threads=threads,
@@ -347,7 +364,7 @@ class Library:
 
     def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
         """Names of those that are open, or are within the library's patience."""
-        opening = {entry.name: self._begin_opening(entry) for entry in entries}
+        opening = {entry.name: self._begin_opening(entry, self._openers) for entry in entries}
         done, _ = wait(opening.values(), timeout=self.patience)
         for future in done:
             if (error := future.exception()) is not None:
@@ -365,14 +382,14 @@ class Library:
             log.warning("%s", error)
             return None
 
-    def _begin_all(self) -> "list[Future[Future[Vectors] | None]]":
-        return [self._loaders.submit(self._begin, entry) for entry in self.entries()]
+    def _begin_all(self) -> "list[Future[None]]":
+        return [self._openers.submit(self._begin, entry) for entry in self.entries()]
 
-    def _begin(self, entry: Entry) -> "Future[Vectors] | None":
+    def _begin(self, entry: Entry) -> None:
         base, embedder = self._opened_or_none(entry), self.embedder()
         if base is None or (embedder.done() and embedder.exception() is None and embedder.result() is None):
-            return None  # nobody will ask for vectors
-        return base.catch_up()
+            return  # nobody will ask for vectors
+        base.catch_up().result()  # so many at a time
 
     def _loaded_embedder(self) -> Embedder | None:
         try:
@@ -383,6 +400,12 @@ class Library:
             # The end of a thread: nobody above would write it down, and keyword search goes on without it.
             log.exception("the embedder could not be loaded")
             raise EmbedderError("the embedder could not be loaded; the log of this process says why") from error
+
+
+def _done(base: KnowledgeBase) -> "Future[KnowledgeBase]":
+    future = Future[KnowledgeBase]()
+    future.set_result(base)
+    return future
 
 
 def _key(entry: Entry) -> _Key:

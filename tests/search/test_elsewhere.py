@@ -11,8 +11,10 @@ import pytest
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ConfigurationError, Unavailable, UnknownDatabase
+from kura.search.keyword import keyword
 from kura.search.library import Library
 from kura.search.search import search
+from kura.search.semantic import semantic
 from kura.settings import read_settings
 from kura.store.address import Patience
 from kura.store.catalog import Catalog, Entry
@@ -179,3 +181,50 @@ def test_a_wrong_setting_is_told_by_its_name_and_never_by_its_value(
     with pytest.raises(ConfigurationError, match=variable) as caught:
         elsewhere_of(read_settings(data_dir=tmp_path, **given))
     assert "secret" not in str(caught.value)
+
+
+def test_many_databases_that_hang_do_not_keep_another_from_being_opened(
+    tmp_path: Path, here: Path, server: Server, key: Key
+):
+    published(here, "notes", server.url, key)
+    with relayed(server.url) as relay:
+        relay.flowing.clear()
+        dead = {f"dead-{n}": f"{relay.url}/{n}" for n in range(100)}
+        patience = Patience(total=60.0, attempts=1)
+        there = Elsewhere(named({**dead, "notes": server.url}), Tokens(key.token(read_only=True)), patience=patience)
+        catalog = Catalog(tmp_path / "there")
+        with closing(Library(catalog, lambda: EMBEDDER, elsewhere=there, refresh_seconds=0.0, patience=0.5)) as library:
+            library.start()
+            assert found(library, "notes", "passage", "keyword").keyword
+            assert found(library, "notes", "passage", "semantic").semantic
+            assert asyncio.run(library.loaded(ANYONE)) == ["notes"]
+            relay.flowing.set()
+
+
+def test_a_database_that_leaves_the_catalog_while_it_is_searched_still_answers(
+    tmp_path: Path, here: Path, server: Server, names: Server, key: Key
+):
+    published(here, "notes", server.url, key)
+    entry = Catalog(here).find("notes")
+    with (
+        closing(open_remote(names.url)) as remote,
+        relayed(server.url) as relay,
+        reading(tmp_path, {}, key, names.url) as library,
+    ):
+        enter(remote, entry, relay.url)
+
+        async def ask() -> None:
+            base = await library.open(ANYONE, "notes")
+            by_word, by_meaning = await keyword(base, "passage", 5), await semantic(library, base, "passage", 5)
+            relay.flowing.clear()
+            # More than there are threads, so that some of them have yet to begin.
+            asking = [asyncio.ensure_future(keyword(base, "passage", 5)) for _ in range(20)]
+            meaning = [asyncio.ensure_future(semantic(library, base, "passage", 5)) for _ in range(20)]
+            await asyncio.sleep(0)
+            remote.run("delete from databases")
+            assert await library.registered(ANYONE) == []
+            relay.flowing.set()
+            assert await asyncio.gather(*asking) == [by_word] * 20
+            assert await asyncio.gather(*meaning) == [by_meaning] * 20
+
+        asyncio.run(ask())
