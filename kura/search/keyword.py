@@ -23,7 +23,7 @@ async def keyword(base: KnowledgeBase, q: str, count: int) -> tuple[Found, str |
         found, current = matching(connection, expression, count)
         base.note(current)
         hits = [Hit(passage.chunk_id, score) for passage, score in found]
-        return Found(hits, {passage.chunk_id: passage for passage, _ in found}), _notice(current.tokenizer)
+        return Found(hits, {passage.chunk_id: passage for passage, _ in found}, current), _notice(current.tokenizer)
 
     return await base.reader.read(read, whole=False)
 

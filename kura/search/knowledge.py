@@ -73,6 +73,17 @@ class KnowledgeBase:
         require_owner(current, self._tenant)
         self.created_at = current.created_at
 
+    def one_push(self, one: State | None, other: State | None) -> bool:
+        """Whether what was read in two states belongs together; None is nothing that was read.
+
+        What is on a server changes by a push at a time, as a whole; a file, while its folder is indexed, by a source.
+        """
+        if one is None or other is None:
+            return True
+        if (one.generation, one.created_at) != (other.generation, other.created_at):
+            return False
+        return one.version == other.version or self._room.directory is not None
+
     def close(self) -> None:
         """Let go of the database; what is under way ends in its time."""
         self.reader.close()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kura.store.sources import State
 from kura.store.statements import Passage
 from kura.types import Hit, Match, SourceGroup
 
@@ -12,10 +13,11 @@ CANDIDATES = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a branch brings: hits, best first, and their passages by chunk id."""
+    """What a branch brings: hits, best first, their passages by chunk id, and the state that those were read in."""
 
     hits: Sequence[Hit]
     passages: Mapping[int, Passage]
+    state: State | None = None
 
 
 def page(found: Found, limit: int) -> tuple[SourceGroup, ...]:

@@ -10,14 +10,17 @@ from kura.search.keyword import keyword
 from kura.search.library import Library
 from kura.search.rank import CANDIDATES, Found, page
 from kura.search.semantic import semantic
+from kura.store.sources import State
 from kura.types import Mode, SearchResult, Session, SourceGroup
 
 MAX_QUERY = 10_000
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 10
+_TRIES = 5
 
 Search = Callable[[], Awaitable[tuple[Found, str | None]]]
-Branch = tuple[tuple[SourceGroup, ...] | None, tuple[str, ...]]
+Branch = tuple[tuple[SourceGroup, ...] | None, tuple[str, ...], State | None]
+"""What is shown of it, its notices, and the state of the database that it was read in."""
 
 
 async def search(
@@ -46,22 +49,16 @@ async def search(
     by_semantic = partial(semantic, library, base, q, limit * CANDIDATES)
     try:
         if mode == "keyword":
-            groups, notices = await _paged(by_keyword, limit)
+            groups, notices, _ = await _paged(by_keyword, limit)
             return SearchResult(groups, None, notices)
         if mode == "semantic":
-            groups, notices = await _paged(by_semantic, limit)
+            groups, notices, _ = await _paged(by_semantic, limit)
             return SearchResult(None, groups, notices)
-        by_word, by_meaning = await asyncio.gather(
-            _paged(by_keyword, limit),
-            _optional(by_semantic, limit),
-            return_exceptions=True,
-        )
-        # Both are through, so no branch goes on by itself after an error of the other.
-        if isinstance(by_word, BaseException):
-            raise by_word
-        if isinstance(by_meaning, BaseException):
-            raise by_meaning
-        return SearchResult(by_word[0], by_meaning[0], by_word[1] + by_meaning[1])
+        for _ in range(_TRIES):
+            by_word, by_meaning = await _both(by_keyword, by_semantic, limit)
+            if base.one_push(by_word[2], by_meaning[2]):
+                return SearchResult(by_word[0], by_meaning[0], by_word[1] + by_meaning[1])
+        return SearchResult(by_word[0], None, (*by_word[1], _CHANGING))
     except StoreError as error:
         raise Unavailable(db, str(error)) from error
     except EmbedderError as error:
@@ -79,13 +76,30 @@ def _checked(q: str, mode: Mode | None, limit: int) -> str:
     return q
 
 
+_CHANGING = "semantic search is left out: what is published kept changing while it was searched; ask again soon"
+
+
+async def _both(by_keyword: Search, by_semantic: Search, limit: int) -> tuple[Branch, Branch]:
+    by_word, by_meaning = await asyncio.gather(
+        _paged(by_keyword, limit),
+        _optional(by_semantic, limit),
+        return_exceptions=True,
+    )
+    # Both are through, so no branch goes on by itself after an error of the other.
+    if isinstance(by_word, BaseException):
+        raise by_word
+    if isinstance(by_meaning, BaseException):
+        raise by_meaning
+    return by_word, by_meaning
+
+
 async def _paged(branch: Search, limit: int) -> Branch:
     found, notice = await branch()
-    return page(found, limit), (notice,) if notice else ()
+    return page(found, limit), (notice,) if notice else (), found.state
 
 
 async def _optional(branch: Search, limit: int) -> Branch:
     try:
         return await _paged(branch, limit)
     except NotReady as reason:
-        return None, (str(reason),)
+        return None, (str(reason),), None

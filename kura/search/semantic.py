@@ -100,7 +100,7 @@ def _of_another(known: State, ours: str) -> NotReady:
 def _nearest(base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, count: int) -> tuple[Found, Outcome]:
     """What is nearest, and what became of it until its passages were read."""
     if vectors.place == "memory" and (vectors.matrix is None or not len(vectors.matrix)):
-        return Found([], {}), "whole"
+        return Found([], {}, vectors.state), "whole"
     query = _query_vector(embedder, q)
     if vectors.state.dimension != embedder.dimension:
         # Only now: an embedder that is elsewhere may not know its dimension before its first answer.
@@ -124,7 +124,7 @@ def _nearest(base: KnowledgeBase, embedder: Embedder, vectors: Vectors, q: str, 
         # The page is full: the vectors behind the last one were not asked for their passages.
         wanted = wanted[: wanted.index(borne[-1][0]) + 1]
     whole = {vector_id for vector_id, _ in borne} >= set(wanted)
-    return Found(hits, {passage.chunk_id: passage for _, passage in borne}), "whole" if whole else "partial"
+    return Found(hits, {passage.chunk_id: passage for _, passage in borne}, current), "whole" if whole else "partial"
 
 
 def _nearest_there(
@@ -137,7 +137,7 @@ def _nearest_there(
         return Found([], {}), "other"
     kept = [(score, passage) for score, passage in found if embedder.floor is None or score >= embedder.floor]
     hits = [Hit(passage.chunk_id, score) for score, passage in kept]
-    return Found(hits, {passage.chunk_id: passage for _, passage in kept}), "whole"
+    return Found(hits, {passage.chunk_id: passage for _, passage in kept}, current), "whole"
 
 
 def _query_vector(embedder: Embedder, q: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

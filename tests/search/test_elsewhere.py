@@ -1,8 +1,10 @@
 """A library of databases on servers: whose they are, what a catalog says of them, and what is wrong with either."""
 
 import asyncio
+import threading
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
-from kura.errors import ConfigurationError, Unavailable, UnknownDatabase
+from kura.errors import ConfigurationError, NotReady, Unavailable, UnknownDatabase
 from kura.search.keyword import keyword
 from kura.search.library import Library
 from kura.search.search import search
@@ -20,12 +22,14 @@ from kura.store.address import Patience
 from kura.store.catalog import Catalog, Entry
 from kura.store.elsewhere import Elsewhere, enter, named
 from kura.store.remote import open_remote
+from kura.store.segments import seal
 from kura.store.tokens import Tokens
 from kura.types import Mode, SearchResult, Session
 from local.sqld import Key, Server, libsql_server
 from tests.hosted.hosting import published
 from tests.hosted.relay import relayed
 from tests.serve.knowledge import fill
+from tests.store.writing import add, put, writing
 
 ANYONE = Session(None, None)
 QUICK = Patience(connect=2.0, total=5.0, attempts=1)
@@ -228,3 +232,47 @@ def test_a_database_that_leaves_the_catalog_while_it_is_searched_still_answers(
             assert await asyncio.gather(*meaning) == [by_meaning] * 20
 
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize("forced", [True, False], ids=["another database by force", "a difference"])
+def test_an_answer_of_both_modes_is_of_one_push(tmp_path: Path, server: Server, key: Key, forced: bool):
+    here = tmp_path / "one", tmp_path / "two"
+    for data_dir, edition in zip(here, EDITIONS, strict=True):
+        add(Catalog(data_dir), "notes", files(25 if forced else 3, edition), EMBEDDER)
+    published(here[0], "notes", server.url, key)
+    over, seen = threading.Event(), set[frozenset[str]]()
+    with reading(tmp_path, {"notes": server.url}, key) as library, ThreadPoolExecutor(3) as threads:
+        asking = [threads.submit(ask_until, over, library, seen) for _ in range(3)]
+        try:
+            for turn in range(1, 5 if forced else 13):
+                if forced:
+                    published(here[turn % 2], "notes", server.url, key, force=True)
+                    continue
+                catalog = Catalog(here[0])
+                with writing(catalog, catalog.find("notes")) as connection:
+                    for path, texts in files(3, EDITIONS[turn % 2]).items():
+                        put(connection, path, *texts, embedder=EMBEDDER)
+                    seal(connection)
+                published(here[0], "notes", server.url, key)
+        finally:
+            over.set()
+        for each in asking:
+            each.result()
+    assert seen == {frozenset({edition}) for edition in EDITIONS}
+
+
+EDITIONS = ("oldest", "younger")
+
+
+def files(count: int, edition: str) -> dict[str, list[str]]:
+    return {f"{n}.md": [f"{edition} passage {k} of file {n} about the tide" for k in range(100)] for n in range(count)}
+
+
+def ask_until(over: threading.Event, library: Library, seen: set[frozenset[str]]) -> None:
+    """Ask by both modes, and note of which editions each answer is."""
+    while not over.is_set():
+        # A database that was just replaced is loaded anew, which may take longer than a search waits.
+        with suppress(NotReady):
+            answer = found(library, "notes", "passage 7 about the tide")
+            groups = [*(answer.keyword or ()), *(answer.semantic or ())]
+            seen.add(frozenset(match.content.split()[0] for group in groups for match in group.matches))
