@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kura import __version__
 from kura.access.credentials import choose_gate
 from kura.chosen import elsewhere_of, load_chosen
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
 from kura.store.catalog import Catalog

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from kura.vectors.blas import one_blas_thread
@@ -9,10 +10,16 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from kura.embed import Embedder
 from kura.embed.hashing import HashingEmbedder
 from kura.embed.prune import build
 from kura.embed.weights import prepared_file
+from kura.library.library import Library
 from kura.store.catalog import Catalog
+from tests.search.asking import FILES
+from tests.store.writing import add
+
+MakeLibrary = Callable[..., Library]
 
 # The same examples on every run and every machine; `--hypothesis-profile other` looks for others.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -40,6 +47,28 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "KURA_EMBEDDER": "hashing",
         "PYTHONWARNINGS": "error",
     }
+
+
+@pytest.fixture
+def make_library(catalog: Catalog) -> Generator[MakeLibrary]:
+    """Libraries over the catalog that look for changes at every search; closed when the test is over."""
+    made: list[Library] = []
+
+    def make(load: Callable[[], Embedder | None] = lambda: None, patience: float = 30.0) -> Library:
+        library = Library(catalog, load, refresh_seconds=0, patience=patience)
+        made.append(library)
+        return library
+
+    yield make
+    for library in made:
+        library.close()
+
+
+@pytest.fixture
+def library(catalog: Catalog, embedder: HashingEmbedder, make_library: MakeLibrary) -> Library:
+    """One of a database `notes`, with a few files in it."""
+    add(catalog, "notes", FILES, embedder)
+    return make_library(lambda: embedder)
 
 
 @pytest.fixture(scope="session")

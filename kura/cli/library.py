@@ -3,7 +3,7 @@
 from functools import partial
 
 from kura.chosen import elsewhere_of, load_chosen
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.settings import Settings
 from kura.store.catalog import Catalog
 

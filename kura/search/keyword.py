@@ -1,6 +1,6 @@
 """Keyword search: one FTS5 statement over tokens that Kura makes itself."""
 
-from kura.search.knowledge import KnowledgeBase
+from kura.library.knowledge import KnowledgeBase
 from kura.search.rank import Found
 from kura.store.engine import Connection
 from kura.store.statements import matching

@@ -6,8 +6,8 @@ from functools import partial
 from typing import get_args
 
 from kura.errors import ArgumentError, BranchFailed, EmbedderError, NotReady, StoreError, Unavailable
+from kura.library.library import Library
 from kura.search.keyword import keyword
-from kura.search.library import Library
 from kura.search.rank import CANDIDATES, Found, page
 from kura.search.semantic import semantic
 from kura.store.sources import State
@@ -16,7 +16,7 @@ from kura.types import Mode, SearchResult, Session, SourceGroup
 MAX_QUERY = 10_000
 MAX_LIMIT = 100
 DEFAULT_LIMIT = 10
-_TRIES = 5
+_MORE_TRIES = 4
 
 Search = Callable[[], Awaitable[tuple[Found, str | None]]]
 Branch = tuple[tuple[SourceGroup, ...] | None, tuple[str, ...], State | None]
@@ -54,10 +54,11 @@ async def search(
         if mode == "semantic":
             groups, notices, _ = await _paged(by_semantic, limit)
             return SearchResult(None, groups, notices)
-        for _ in range(_TRIES):
-            by_word, by_meaning = await _both(by_keyword, by_semantic, limit)
+        by_word, by_meaning = await _both(by_keyword, by_semantic, limit)
+        for _ in range(_MORE_TRIES):
             if base.one_push(by_word[2], by_meaning[2]):
                 return SearchResult(by_word[0], by_meaning[0], by_word[1] + by_meaning[1])
+            by_word, by_meaning = await _both(by_keyword, by_semantic, limit)
         return SearchResult(by_word[0], None, (*by_word[1], _CHANGING))
     except StoreError as error:
         raise Unavailable(db, str(error)) from error

@@ -6,8 +6,8 @@ import numpy as np
 
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, NotReady
-from kura.search.knowledge import KnowledgeBase
-from kura.search.library import Library, waited
+from kura.library.knowledge import KnowledgeBase
+from kura.library.library import Library, waited
 from kura.search.rank import Found
 from kura.store.segments import Vectors
 from kura.store.sources import State

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kura.access.credentials import Gate
 from kura.errors import KuraError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.hosts import HostCheck, OwnHost
 from kura.serve.mcp import build_server
 from kura.serve.messages import read_message

@@ -15,7 +15,7 @@ from types import FrameType
 import uvicorn
 
 from kura.access.credentials import choose_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.serve.listener import listen, resolve
 

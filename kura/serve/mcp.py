@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from kura.access.principal import open_session
 from kura.errors import KuraError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.arguments import read, schema
 from kura.serve.tools import TOOLS, Tool
 from kura.types import Principal

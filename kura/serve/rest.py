@@ -12,7 +12,7 @@ from starlette.routing import Route
 from kura.access.credentials import Gate
 from kura.access.principal import open_session
 from kura.errors import ArgumentError, CredentialError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.arguments import read
 from kura.serve.tools import LIST, SEARCH, Answer, Tool
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.serve.arguments import A, Arguments, whole
 from kura.types import Match, Mode, SearchResult, Session, SourceGroup

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.sqlite import Connection, open_for_reading

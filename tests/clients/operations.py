@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from kura import __version__
 from kura.embed.hashing import HashingEmbedder
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.mcp import INSTRUCTIONS, build_server
 from kura.store.catalog import Catalog
 from kura.types import Principal

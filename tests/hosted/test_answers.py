@@ -12,7 +12,7 @@ from mcp.client.stdio import stdio_client
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import Unavailable
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.store.catalog import Catalog
 from kura.types import Session
 from local.sqld import Key, Server

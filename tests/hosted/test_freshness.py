@@ -14,7 +14,7 @@ from handler.adapter import Handler
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import NotReady
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.publish.push import rollback

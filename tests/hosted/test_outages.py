@@ -13,7 +13,7 @@ from mcp import Client
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import BranchFailed, KuraError, StoreError, Unavailable
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.address import Patience
 from kura.store.catalog import Catalog
@@ -72,7 +72,7 @@ def test_a_cold_load_that_breaks_off_is_begun_anew(
     tmp_path: Path, here: Path, server: Server, key: Key, share: float, monkeypatch: pytest.MonkeyPatch
 ):
     # A database that could not be opened is left alone for a moment otherwise.
-    monkeypatch.setattr("kura.search.library.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("kura.library.library.RETRY_SECONDS", 0.0)
     published(here, "notes", server.url, key)
     token = key.token(read_only=True)
     with relayed(server.url) as whole, reading(tmp_path, {"notes": whole.url}, token) as library:
@@ -90,7 +90,7 @@ def test_a_cold_load_that_breaks_off_is_begun_anew(
 def test_a_server_that_is_killed_during_a_cold_load_and_is_up_again_answers(
     tmp_path: Path, here: Path, key: Key, share: float, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("kura.search.library.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("kura.library.library.RETRY_SECONDS", 0.0)
     token = key.token(read_only=True)
     with libsql_server(tmp_path / "server", jwt_key=key.public) as server, relayed(server.url) as relay:
         published(here, "notes", server.url, key)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.store.catalog import Catalog
 from tests.quality.cache import CachedEmbedder
 from tests.quality.collection import Collection

@@ -13,7 +13,7 @@ from kura.embed.choose import Choice, load_embedder
 from kura.ingest.embedding import Model
 from kura.ingest.index import reconcile
 from kura.ingest.roots import register, writing
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import MAX_QUERY, search
 from kura.store.catalog import Catalog
 from kura.types import Mode, Session, SourceGroup

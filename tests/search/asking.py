@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.types import Mode, SearchResult, Session, SourceGroup
 

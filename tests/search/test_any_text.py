@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ArgumentError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.engine import Connection

@@ -19,8 +19,8 @@ from kura.store.catalog import Catalog
 from kura.store.segments import seal
 from kura.store.sources import clear_vectors
 from kura.types import Mode, SearchResult
+from tests.conftest import MakeLibrary
 from tests.search.asking import EVERYBODY, FILES, ask, contents, run, sources_of
-from tests.search.conftest import MakeLibrary
 from tests.store.writing import add, put, writing
 
 

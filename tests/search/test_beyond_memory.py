@@ -9,7 +9,7 @@ import pytest
 
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import NotReady
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog, Entry
 from kura.store.elsewhere import Elsewhere, named

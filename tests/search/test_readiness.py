@@ -17,13 +17,13 @@ from kura.errors import (
     NotReady,
     Unavailable,
 )
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.store.catalog import Catalog
 from kura.store.segments import seal
 from kura.store.sources import clear_vectors, set_embedder
 from kura.types import Mode
+from tests.conftest import MakeLibrary
 from tests.search.asking import FILES, ask, contents, sources_of
-from tests.search.conftest import MakeLibrary
 from tests.store.writing import add, put, writing
 
 

@@ -7,13 +7,13 @@ from kura.errors import (
     ArgumentError,
     UnknownDatabase,
 )
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.sources import roots, sources
 from kura.types import Mode, SearchResult
+from tests.conftest import MakeLibrary
 from tests.search.asking import EVERYBODY, FILES, ask, contents, run, sources_of
-from tests.search.conftest import MakeLibrary
 from tests.store.writing import add, put, writing
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kura.search.library import Library
+from kura.library.library import Library
 from tests.serve.knowledge import fill, open_library
 from tests.serve.running import process
 

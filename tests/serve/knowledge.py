@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kura.embed.hashing import HashingEmbedder
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.store.catalog import Catalog
 from kura.store.sources import add_root, replace_source, set_embedder, text_hash
 from kura.store.sqlite import open_for_writing

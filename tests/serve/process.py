@@ -9,7 +9,7 @@ from pathlib import Path
 from kura.embed import Embedder
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ConfigurationError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.mcp import build_server
 from kura.serve.stdio import serve_stdio
 from kura.store.catalog import Catalog

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from starlette.types import ASGIApp
 
 from kura.access.credentials import open_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.serve.tools import TOOLS, Tool
 from kura.types import Principal

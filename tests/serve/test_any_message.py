@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from starlette.types import ASGIApp
 
 from kura.access.credentials import open_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.types import Principal
 from tests import anything

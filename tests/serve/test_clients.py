@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, TextContent
 
 from handler.adapter import Handler
 from kura.access.credentials import open_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
 from kura.types import Principal

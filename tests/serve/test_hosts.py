@@ -5,7 +5,7 @@ import pytest
 from starlette.types import Scope
 
 from kura.access.credentials import open_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.serve.hosts import OwnHost
 from kura.types import Principal

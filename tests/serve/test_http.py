@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from kura.errors import ConfigurationError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.http import serve_http
 from tests.serve.running import process, sends_at_once
 

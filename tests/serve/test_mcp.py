@@ -7,7 +7,7 @@ from mcp.client import Client
 from mcp_types import CallToolResult, TextContent
 
 from kura.errors import BranchFailed
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve import tools
 from kura.serve.arguments import schema
 from kura.serve.mcp import build_server

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from handler.adapter import Handler
 from kura.access.credentials import hash_key, key_gate, open_gate
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
 from kura.types import Principal

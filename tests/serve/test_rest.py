@@ -6,7 +6,7 @@ import pytest
 
 from kura.access.credentials import Gate, hash_key, key_gate, open_gate
 from kura.errors import CredentialError
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.types import Principal
 from tests.serve.running import JSON, call, reaching

@@ -13,8 +13,8 @@ import pytest
 from kura.chosen import elsewhere_of
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import ConfigurationError, NotReady, Unavailable, UnknownDatabase
+from kura.library.library import Library
 from kura.search.keyword import keyword
-from kura.search.library import Library
 from kura.search.search import search
 from kura.search.semantic import semantic
 from kura.settings import read_settings

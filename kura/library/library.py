@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
-from kura.search.knowledge import KnowledgeBase, require_owner
+from kura.library.knowledge import KnowledgeBase, require_owner
 from kura.store import sqlite
 from kura.store.catalog import Catalog, Entry, explained, listed
 from kura.store.copies import file_of

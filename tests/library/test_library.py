@@ -12,13 +12,13 @@ import pytest
 from kura.embed import Embedder
 from kura.embed.hashing import HashingEmbedder
 from kura.errors import Damaged, Unavailable, UnknownDatabase
-from kura.search.library import Library
+from kura.library.library import Library
 from kura.search.search import search
 from kura.store.catalog import Catalog
 from kura.store.sources import remove_sources
 from kura.store.sqlite import open_for_writing
 from kura.types import Mode, SearchResult, Session
-from tests.search.conftest import MakeLibrary
+from tests.conftest import MakeLibrary
 from tests.store.writing import add, put, writing
 
 EVERYBODY = Session()
