@@ -2,7 +2,10 @@
 
     KuraError
     ├── ArgumentError            400  what the caller sent cannot be right
-    │   └── UnknownDatabase      404  no such name, or not for this caller: the two read alike
+    │   ├── UnknownDatabase      404  no such name, or not for this caller: the two read alike
+    │   └── StatementRefused     400  SQL that is wrong, or not allowed
+    ├── QueryFailed              422  SQL that was allowed, and failed while it ran
+    │   └── OutOfTime            422  it took longer than it may
     ├── CredentialError          401  no credential, or not a valid one
     ├── Forbidden                403  a valid credential that does not reach this far
     ├── Unavailable              503  a database that may be seen but cannot be used now
@@ -54,6 +57,25 @@ class UnknownDatabase(ArgumentError):
         names = ", ".join(f'"{n}"' for n in visible)
         known = f"available: {names}" if names else "no database is available"
         super().__init__(f'invalid argument: "{name}" not exist; {known}')
+
+
+class StatementRefused(ArgumentError):
+    """SQL that cannot be right, or is not allowed; it did not run."""
+
+    code = "statement_refused"
+
+
+class QueryFailed(KuraError):
+    """SQL that was allowed, and failed while it ran; it changed nothing."""
+
+    code = "query_failed"
+    status = 422
+
+
+class OutOfTime(QueryFailed):
+    """SQL that took longer than it may."""
+
+    code = "out_of_time"
 
 
 class CredentialError(KuraError):

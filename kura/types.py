@@ -92,3 +92,25 @@ class Principal:
     user: str | None = None
     databases: frozenset[str] | None = None
     believed: bool = False
+
+
+Command = Literal["all", "select", "insert", "update", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A row-level policy on a table of the user's.
+
+    Attributes:
+        name: Its name, unique on the table.
+        table: The table.
+        command: What it is for.
+        using: Which of the rows that there are it allows to see, change or delete; an expression over the columns.
+        check: Which rows it allows to write; left out, what `using` says.
+    """
+
+    name: str
+    table: str
+    command: Command = "all"
+    using: str | None = None
+    check: str | None = None

@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,15 +29,16 @@ from libsql_client.hrana.convert import (
 from libsql_client.http import HttpClient
 from pydantic_core import from_json
 
-from kura.errors import Busy, Damaged, RemoteError, StoreError, TokenRefused, Unreachable
+from kura.errors import Busy, Damaged, QueryFailed, RemoteError, StatementRefused, StoreError, TokenRefused, Unreachable
 from kura.store.address import Patience
-from kura.store.engine import Row, Statement
+from kura.store.engine import Answered, Row, Statement
 from kura.store.tokens import Token
 
 _IDLE_SECONDS = 15.0
 """A connection that was idle for longer is not used again: while a function is frozen, its sockets may die."""
 
 _SHOWN = 300  # characters of what a server says
+_SAID = re.compile(r"^(SQLite error|SQL string could not be parsed|SQLite input error): ")
 _PASSING = {408, 425, 429, 502, 503, 504}  # HTTP statuses after which the same request may be answered
 _CODES: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_BUSY": (Busy, "another process is writing to the database and did not finish in time; try again"),
@@ -141,6 +143,37 @@ class PipelineClient(HttpClient):
         with self._understood():
             results = _step_results(answer, len(steps)) if steps else []
         return Step(cast("str | None", answer.get("baton")), results)
+
+    async def ask(self, baton: str, sql: str, params: Sequence[object]) -> "tuple[str | None, Answered]":
+        """Run a statement of somebody else's in a transaction, after its plan was asked for.
+
+        Raises:
+            StatementRefused: if the server does not take it; with the engine's words, which depend on no row.
+            QueryFailed: if it failed while it ran; with the engine's words, which may depend on rows.
+        """
+        plan = sql if sql.startswith("EXPLAIN ") else f"explain query plan {sql}"
+        steps = [
+            {"stmt": self._proto(plan, params)},
+            {"stmt": self._proto(sql, params), "condition": {"type": "ok", "step": 0}},
+        ]
+        try:
+            answer = await self._post([{"type": "batch", "batch": {"steps": steps}}], baton)
+        except _Passing as passing:
+            raise passing.error from passing
+        with self._understood():
+            response = answer["results"][0]
+            if response["type"] == "error":
+                raise _error_from_proto(response["error"])
+            result = response["response"]["result"]
+            for place, kind in enumerate((StatementRefused, QueryFailed)):
+                error = result["step_errors"][place]
+                if error is not None:
+                    if error.get("code") in _CODES and error["code"] != "SQLITE_TOOBIG":
+                        raise _error_from_proto(error)
+                    raise kind(_SAID.sub("", str(error["message"])))
+            found = _result_set_from_proto(result["step_results"][1])
+            rows = [row.astuple() for row in found.rows]
+        return cast("str | None", answer.get("baton")), Answered(tuple(found.columns), rows, found.rows_affected, None)
 
     async def _run(self, statements: Sequence[Statement], again: Callable[["_Passing"], bool]) -> list[Result]:
         attempt = 0

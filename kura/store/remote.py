@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from kura.errors import Damaged, KuraError, RemoteError
+from kura.errors import Damaged, KuraError, OutOfTime, RemoteError
 from kura.store.address import Patience, address
-from kura.store.engine import Connection, Row, Statement
+from kura.store.engine import Answered, Asked, Caps, Connection, Reach, Row, Statement, size_of
 from kura.store.tokens import Token
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ class _Server:
         async with self._asked() as client:
             step = await client.stream(baton, statements, last=last)
             return step.baton, step.results
+
+    async def ask(self, baton: str, sql: str, params: Sequence[object]) -> tuple[str | None, Answered]:
+        async with self._asked() as client:
+            return await client.ask(baton, sql, params)
 
     async def leave(self, baton: str) -> None:
         """End a transaction that has read; only `close` waits for it."""
@@ -253,6 +258,29 @@ class RemoteConnection:
                 else:
                     _running().submit(self._server.leave(baton))
 
+    def ask(self, sql: str, params: Sequence[object], reach: Reach, caps: Caps) -> Answered:  # noqa: ARG002
+        """Run a statement of an agent's, in the transaction that is around it.
+
+        The server has no authorizer: that a statement reaches no further is up to whoever wrote it. If it takes longer
+        than it may, its connection is closed.
+
+        Raises:
+            StatementRefused: if the server does not take it.
+            QueryFailed: if it failed while it ran, or took too long.
+        """
+        baton, self._baton = self._baton, None
+        if baton is None:
+            raise RemoteError("the server has ended the transaction, which took too long or had failed")
+        asking = _running().submit(self._server.ask(baton, sql, params))
+        try:
+            self._baton, answered = asking.result(caps.seconds)
+        except TimeoutError as error:
+            asking.cancel()
+            raise OutOfTime(
+                f"the statement was given up after {caps.seconds:g} seconds, before its answer came"
+            ) from error
+        return _capped(answered, caps)
+
     def close(self) -> None:
         """Close it; closing twice is fine."""
         self._server.close()
@@ -271,6 +299,18 @@ class RemoteConnection:
         baton, self._baton = self._baton, None
         self._baton, results = _running().run(self._server.stream(baton, [*begin, *statements]))
         return results[len(begin) :]
+
+
+def _capped(answered: Answered, caps: Caps) -> Answered:
+    size, cut = 0, None
+    rows: list[Row] = []
+    for row in answered.rows:
+        size += size_of(row, answered.columns)
+        if len(rows) == caps.rows or size > caps.bytes:
+            cut = "rows" if len(rows) == caps.rows else "bytes"
+            break
+        rows.append(row)
+    return replace(answered, rows=rows, cut=cut)
 
 
 class RemoteReader:
@@ -293,6 +333,11 @@ class RemoteReader:
         connection = RemoteConnection(self._server)
         with connection.transaction(write=False) if whole else nullcontext():
             return work(connection)
+
+    @contextmanager
+    def guarded(self, *, write: bool = False) -> Generator[Asked]:  # noqa: ARG002 - the token decides
+        """A way into the database for one statement of an agent's."""
+        yield RemoteConnection(self._server)
 
     def close(self) -> None:
         """Close its connections."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kura.errors import Busy, Damaged, StoreError
-from kura.store.engine import Row, Statement
+from kura.store.engine import Asked, Row, Statement
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ _REASONS: dict[int, tuple[type[StoreError], str]] = {
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def translated() -> Generator[None]:
+    """Turn the driver's exceptions into ours; those that are mistakes of ours pass."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -64,14 +65,19 @@ class Connection:
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
 
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The driver's own connection, for those in this room that know the driver."""
+        return self._raw
+
     def rows(self, sql: str, params: Sequence[object] = ()) -> list[Row]:
         """Run one statement and return all its rows."""
-        with _translated():
+        with translated():
             return self._raw.execute(sql, params).fetchall()
 
     def row(self, sql: str, params: Sequence[object] = ()) -> Row | None:
         """Run one statement and return its first row, or None."""
-        with _translated():
+        with translated():
             return self._raw.execute(sql, params).fetchone()
 
     def one(self, sql: str, params: Sequence[object] = ()) -> Row:
@@ -87,17 +93,17 @@ class Connection:
 
     def run(self, sql: str, params: Sequence[object] = ()) -> int:
         """Run one statement; returns how many rows it changed."""
-        with _translated():
+        with translated():
             return self._raw.execute(sql, params).rowcount
 
     def insert(self, sql: str, params: Sequence[object] = ()) -> int:
         """Run one insert; returns the new row's id."""
-        with _translated():
+        with translated():
             return self._raw.execute(sql, params).lastrowid or 0
 
     def many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of `rows`."""
-        with _translated():
+        with translated():
             self._raw.executemany(sql, rows)
 
     def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
@@ -119,7 +125,7 @@ class Connection:
     @contextmanager
     def transaction(self, *, write: bool = True) -> Generator[None]:
         """All or nothing; with `write`, the write lock is taken at once so that nothing is read from an old view."""
-        with _translated():
+        with translated():
             try:
                 self._raw.execute("begin immediate" if write else "begin")
                 yield
@@ -132,7 +138,7 @@ class Connection:
 
     def close(self) -> None:
         """Close it; closing twice is fine."""
-        with _translated():
+        with translated():
             self._raw.close()
 
 
@@ -144,7 +150,7 @@ def open_for_writing(path: Path, *, create: bool = False) -> Connection:
     Raises:
         StoreError: if it cannot be opened or is not a database.
     """
-    with _translated():
+    with translated():
         uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         raw = sqlite3.connect(uri, uri=True, timeout=WRITE_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
@@ -172,7 +178,7 @@ def copy_to(path: Path, file: Path) -> None:
         raise StoreError(f"there is no folder {file.parent} to write the copy into")
     part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     open_for_reading(path).close()
-    with _translated():
+    with translated():
         raw = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_PATIENCE)
         try:
             raw.execute("vacuum into ?", (str(part),))
@@ -225,7 +231,7 @@ def open_for_reading(path: Path) -> Connection:
     Raises:
         StoreError: if there is no such file, or it cannot be opened.
     """
-    with _translated():
+    with translated():
         try:
             return _readonly(path, "mode=ro")
         except sqlite3.OperationalError as error:
@@ -300,6 +306,14 @@ class Reader:
         if not kept:
             connection.close()
         return result
+
+    @contextmanager
+    def guarded(self, *, write: bool = False) -> Generator[Asked]:
+        """A way into the database for one statement of an agent's, which can change anything only with `write`."""
+        from kura.store.guarded import guarded  # noqa: PLC0415 - it stands on this module
+
+        with guarded(self._path, write=write) as connection:
+            yield connection
 
     def close(self) -> None:
         """Close the connections that are idle, and those in use as soon as they are done."""
