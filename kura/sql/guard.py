@@ -94,7 +94,13 @@ def known(schema: Schema, policies: Iterable[Policy]) -> Known:
 
 
 def guard(
-    statement: Statement, params: Sequence[Value], session: Session, database: Known, *, writable: bool = False
+    statement: Statement,
+    params: Sequence[Value],
+    session: Session,
+    database: Known,
+    *,
+    writable: bool = False,
+    most: int | None = None,
 ) -> Guarded:
     """Check one statement and bind it to what the session may see.
 
@@ -104,6 +110,7 @@ def guard(
         session: On whose behalf.
         database: Its tables and policies.
         writable: Whether tables may be changed.
+        most: At most so many rows are to be made; None is no limit beside the statement's own.
 
     Raises:
         StatementRefused: if it is not allowed, or does not fit the tables; the message says why.
@@ -112,7 +119,7 @@ def guard(
     binding = Binding(statement.text, params, session, database)
     if isinstance(tree, exp.Select | exp.SetOperation | exp.Values):
         require_allowed(tree)
-        return binding.query(tree, explain=statement.explain)
+        return binding.query(tree, explain=statement.explain, most=most)
     if isinstance(tree, exp.Insert | exp.Update | exp.Delete):
         if not writable:
             raise StatementRefused("only reading is allowed here: the operator has not switched on writing")
@@ -146,10 +153,12 @@ class Binding:
         self.tables: set[str] = set()
         self.filtered: set[str] = set()
 
-    def query(self, tree: exp.Expr, *, explain: bool) -> Guarded:
+    def query(self, tree: exp.Expr, *, explain: bool, most: int | None = None) -> Guarded:
         """A statement that reads."""
         name_columns(tree, self._text)
         tree = self.bind(tree)
+        if most is not None:
+            _limit(tree, most)
         # A view's own expressions are evaluated too.
         plain = total(tree) and all(kind != "view" for kind, _ in self.bound.values())
         sql = self.with_bound(tree, materialized=not plain)
@@ -357,6 +366,20 @@ class Binding:
 
 
 _NONE = Table("", "table", "", (), rowid=False, sql="")
+
+
+def _limit(tree: exp.Expr, most: int) -> None:
+    """Let a query make no more rows than `most`; a negative limit is none."""
+    if isinstance(tree, exp.Values):
+        return
+    own = tree.args.get("limit")
+    limit: exp.Expr = exp.Literal.number(most)
+    if isinstance(own, exp.Limit):
+        given = exp.Paren(this=own.expression)
+        fewer = exp.Anonymous(this="min", expressions=[given, limit])
+        none = exp.LT(this=given.copy(), expression=exp.Literal.number(0))
+        limit = exp.Case(ifs=[exp.If(this=none, true=limit.copy())], default=fewer)
+    tree.set("limit", exp.Limit(expression=limit))
 
 
 def _kind(tree: exp.Expr) -> str:

@@ -125,7 +125,8 @@ def _run(
     writes = writable and statement.changes
     with base.reader.guarded(write=writes) as connection, connection.transaction(write=writes):
         database = context(connection, base)
-        bound = guard(statement, params, session, database, writable=writable)
+        most = None if connection.streams else caps.rows + 1
+        bound = guard(statement, params, session, database, writable=writable, most=most)
         answered = _asked(connection, bound, caps)
         if bound.checks:
             answered = _checked(answered, bound)

@@ -91,7 +91,13 @@ class Answered:
 
 
 class Asked(Protocol):
-    """A connection on which statements of agents are run, beside our own."""
+    """A connection on which statements of agents are run, beside our own.
+
+    Attributes:
+        streams: Whether rows come one by one, so that nobody makes those that a cap leaves out.
+    """
+
+    streams: bool
 
     def together(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Run statements of ours that read, in one round trip; all see the same version."""

@@ -28,6 +28,8 @@ _TRANSIENT = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCO
 class GuardedConnection(Connection):
     """A connection for one call of one agent."""
 
+    streams = True
+
     def __init__(self, raw: sqlite3.Connection) -> None:
         super().__init__(raw)
         for limit, most in (

@@ -38,7 +38,7 @@ _IDLE_SECONDS = 15.0
 """A connection that was idle for longer is not used again: while a function is frozen, its sockets may die."""
 
 _SHOWN = 300  # characters of what a server says
-_SAID = re.compile(r"^(SQLite error|SQL string could not be parsed|SQLite input error): ")
+_SAID = re.compile(r"^(SQLite error|SQL input error|SQL string could not be parsed): | \(at offset \d+\)$")
 _PASSING = {408, 425, 429, 502, 503, 504}  # HTTP statuses after which the same request may be answered
 _CODES: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_BUSY": (Busy, "another process is writing to the database and did not finish in time; try again"),
@@ -144,12 +144,14 @@ class PipelineClient(HttpClient):
             results = _step_results(answer, len(steps)) if steps else []
         return Step(cast("str | None", answer.get("baton")), results)
 
-    async def ask(self, baton: str, sql: str, params: Sequence[object]) -> "tuple[str | None, Answered]":
+    async def ask(
+        self, baton: str, sql: str, params: Sequence[object]
+    ) -> "tuple[str | None, Answered | StatementRefused | QueryFailed]":
         """Run a statement of somebody else's in a transaction, after its plan was asked for.
 
-        Raises:
-            StatementRefused: if the server does not take it; with the engine's words, which depend on no row.
-            QueryFailed: if it failed while it ran; with the engine's words, which may depend on rows.
+        Returns:
+            What carries the transaction on, and the answer; or, with the engine's words, why the server does not take
+            the statement, which depends on no row, or why it failed while it ran, which may.
         """
         plan = sql if sql.startswith("EXPLAIN ") else f"explain query plan {sql}"
         steps = [
@@ -160,20 +162,24 @@ class PipelineClient(HttpClient):
             answer = await self._post([{"type": "batch", "batch": {"steps": steps}}], baton)
         except _Passing as passing:
             raise passing.error from passing
+        carried = cast("str | None", answer.get("baton"))
         with self._understood():
             response = answer["results"][0]
-            if response["type"] == "error":
-                raise _error_from_proto(response["error"])
+            error = response["error"] if response["type"] == "error" else None
+            if error is not None:
+                if error.get("code") != "RESPONSE_TOO_LARGE":
+                    raise _error_from_proto(error)
+                return carried, QueryFailed("the answer is larger than the server gives; ask for fewer rows or columns")
             result = response["response"]["result"]
             for place, kind in enumerate((StatementRefused, QueryFailed)):
                 error = result["step_errors"][place]
                 if error is not None:
                     if error.get("code") in _CODES and error["code"] != "SQLITE_TOOBIG":
                         raise _error_from_proto(error)
-                    raise kind(_SAID.sub("", str(error["message"])))
+                    return carried, kind(_SAID.sub("", str(error["message"])))
             found = _result_set_from_proto(result["step_results"][1])
             rows = [row.astuple() for row in found.rows]
-        return cast("str | None", answer.get("baton")), Answered(tuple(found.columns), rows, found.rows_affected, None)
+        return carried, Answered(tuple(found.columns), rows, found.rows_affected, None)
 
     async def _run(self, statements: Sequence[Statement], again: Callable[["_Passing"], bool]) -> list[Result]:
         attempt = 0

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from kura.errors import Damaged, KuraError, OutOfTime, RemoteError
+from kura.errors import Damaged, KuraError, OutOfTime, QueryFailed, RemoteError, StatementRefused
 from kura.store.address import Patience, address
 from kura.store.engine import Answered, Asked, Caps, Connection, Reach, Row, Statement, size_of
 from kura.store.tokens import Token
@@ -104,7 +104,9 @@ class _Server:
             step = await client.stream(baton, statements, last=last)
             return step.baton, step.results
 
-    async def ask(self, baton: str, sql: str, params: Sequence[object]) -> tuple[str | None, Answered]:
+    async def ask(
+        self, baton: str, sql: str, params: Sequence[object]
+    ) -> tuple[str | None, Answered | StatementRefused | QueryFailed]:
         async with self._asked() as client:
             return await client.ask(baton, sql, params)
 
@@ -163,6 +165,8 @@ _servers: WeakSet[_Server] = WeakSet()
 
 class RemoteConnection:
     """A way into a database on a server; `transaction` keeps a stream open there. Not for two threads at once."""
+
+    streams = False
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -279,6 +283,8 @@ class RemoteConnection:
             raise OutOfTime(
                 f"the statement was given up after {caps.seconds:g} seconds, before its answer came"
             ) from error
+        if not isinstance(answered, Answered):
+            raise answered
         return _capped(answered, caps)
 
     def close(self) -> None:
