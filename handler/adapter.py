@@ -56,6 +56,7 @@ class Handler:
             spill=settings.cache_dir,
             copies=settings.vector_copies,
             refresh_seconds=settings.refresh_seconds,
+            rules=settings.rules,
             patience=PATIENCE_SECONDS,
         )
         self._library.start(within=INIT_SECONDS)

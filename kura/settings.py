@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from kura.embed.choose import Choice
 from kura.errors import ConfigurationError
+from kura.types import Rules
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
@@ -105,6 +106,17 @@ class Settings(BaseSettings):
     vector_copies: Path | None = Field(
         default=None, description="a folder in which vectors from servers are kept for the next start"
     )
+    allow_writes: Names = Field(
+        default=(),
+        description="databases in which agents may insert, update and delete rows of tables; comma-separated",
+    )
+    sql_rows: int = Field(default=1000, ge=1, le=100_000, description="an answer of `query` has at most so many rows")
+    sql_bytes: int = Field(
+        default=1_000_000, ge=1000, le=4_000_000, description="an answer of `query` has at most about so many bytes"
+    )
+    sql_seconds: float = Field(
+        default=5.0, gt=0, le=300, description="a statement of `query` is ended after so many seconds"
+    )
     max_file_bytes: int = Field(
         default=20_000_000, ge=1, description="a larger file is named and left out when indexing"
     )
@@ -112,7 +124,18 @@ class Settings(BaseSettings):
         default="warning", description="diagnostics below this level are not written to stderr"
     )
 
-    @field_validator("allowed_hosts", "allowed_origins", mode="before")
+    @property
+    def rules(self) -> Rules:
+        """What agents may do with SQL."""
+        return Rules(self.sql_rows, self.sql_bytes, self.sql_seconds, frozenset(self.allow_writes))
+
+    @model_validator(mode="after")
+    def _public_reads(self) -> "Settings":
+        if self.public and self.allow_writes:
+            raise ValueError("KURA_ALLOW_WRITES cannot be set together with KURA_PUBLIC, which is for reading alone")
+        return self
+
+    @field_validator("allowed_hosts", "allowed_origins", "allow_writes", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(v.strip() for v in value.split(",") if v.strip()) if isinstance(value, str) else value
@@ -177,9 +200,10 @@ def read_settings(**given: object) -> Settings:
         return Settings(**cast(dict[str, Any], {name: value for name, value in given.items() if value is not None}))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
+        reason = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # two settings that do not go together
+            raise ConfigurationError(reason) from None
+        name = str(first["loc"][0])
         field = Settings.model_fields.get(name)
         meaning = f" ({field.description})" if field is not None else ""
-        raise ConfigurationError(
-            f"KURA_{name.upper()}{meaning}: {first['msg'].removeprefix('Value error, ')}"
-        ) from None
+        raise ConfigurationError(f"KURA_{name.upper()}{meaning}: {reason}") from None

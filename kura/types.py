@@ -114,3 +114,20 @@ class Policy:
     command: Command = "all"
     using: str | None = None
     check: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What agents may do with SQL, as the operator has set it.
+
+    Attributes:
+        rows: At most so many rows in an answer.
+        bytes: At most about so many bytes of them, as JSON.
+        seconds: A statement is ended after so long.
+        writable: Names of the databases in which tables may be changed.
+    """
+
+    rows: int = 1000
+    bytes: int = 1_000_000
+    seconds: float = 5.0
+    writable: frozenset[str] = frozenset()

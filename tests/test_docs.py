@@ -8,8 +8,9 @@ import click
 import pytest
 
 from kura.cli.root import kura as root
-from kura.serve.tools import TOOLS
+from kura.serve.sql_tools import tools_of
 from kura.settings import Settings
+from kura.types import Rules
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -62,4 +63,6 @@ def test_every_command_that_the_readme_shows_exists():
 
 
 def test_every_tool_is_documented():
-    assert {tool.name for tool in TOOLS} == set(re.findall(r"^\| `([a-z]+_[a-z]+)` \|", README, re.MULTILINE))
+    assert {tool.name for tool in tools_of(Rules())} == set(
+        re.findall(r"^\| `([a-z]+_[a-z]+)` \|", README, re.MULTILINE)
+    )

@@ -18,5 +18,6 @@ def open_library(settings: Settings, *, patience: float = 2.0) -> Library:
         spill=settings.cache_dir,
         copies=settings.vector_copies,
         refresh_seconds=settings.refresh_seconds,
+        rules=settings.rules,
         patience=patience,
     )

@@ -23,16 +23,29 @@ def session_options(command: click.decorators.FC) -> click.decorators.FC:
     return click.option("--tenant", help="The tenant that every call is made for. [default: KURA_TENANT]")(command)
 
 
+def writes_option(command: click.decorators.FC) -> click.decorators.FC:
+    """Let the person who starts a process switch on writing."""
+    return click.option(
+        "--allow-writes",
+        "allow_writes",
+        multiple=True,
+        metavar="NAME",
+        help="Let agents insert, update and delete rows of the tables in this database, within its policies; may be"
+        " given again. [default: KURA_ALLOW_WRITES]",
+    )(command)
+
+
 @click.command("mcp")
+@writes_option
 @session_options
 @data_dir_option
 @click.pass_obj
-def mcp_command(data_dir: Path | None, tenant: str | None, user: str | None) -> None:
+def mcp_command(data_dir: Path | None, tenant: str | None, user: str | None, allow_writes: tuple[str, ...]) -> None:
     """Serve an MCP client on standard input and output. The client starts this by itself.
 
     Without --tenant and --user, the tenant_id and user_id that a call gives are believed: the client owns the process.
     """
-    settings = _settings(data_dir, tenant, user)
+    settings = _settings(data_dir, tenant, user, allow_writes)
     from kura.cli.library import open_library
     from kura.serve.mcp import build_server
     from kura.serve.stdio import serve_stdio
@@ -48,16 +61,24 @@ def mcp_command(data_dir: Path | None, tenant: str | None, user: str | None) -> 
 @click.command("serve")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one. [default: the pinned port, else 8080]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@writes_option
 @session_options
 @data_dir_option
 @click.pass_obj
-def serve_command(data_dir: Path | None, port: int | None, host: str, tenant: str | None, user: str | None) -> None:
+def serve_command(
+    data_dir: Path | None,
+    port: int | None,
+    host: str,
+    tenant: str | None,
+    user: str | None,
+    allow_writes: tuple[str, ...],
+) -> None:
     """Serve MCP at POST /mcp, and REST below /api, until stopped.
 
     While it runs, the file `endpoint` in the data directory holds its URL. On an address that other machines reach it
     starts only with KURA_KEY_HASH (callers send the key) or KURA_PUBLIC=true.
     """
-    settings = _settings(data_dir, tenant, user)
+    settings = _settings(data_dir, tenant, user, allow_writes)
     from kura.cli.library import open_library
     from kura.serve.http import serve_http
 
@@ -133,7 +154,9 @@ def _changing_files() -> Generator[None]:
         raise StoreError(f"the data directory cannot be changed: {error.strerror}") from error
 
 
-def _settings(data_dir: Path | None, tenant: str | None, user: str | None) -> Settings:
-    settings = read_settings(data_dir=data_dir, tenant=tenant, user=user)
+def _settings(
+    data_dir: Path | None, tenant: str | None, user: str | None, allow_writes: tuple[str, ...] = ()
+) -> Settings:
+    settings = read_settings(data_dir=data_dir, tenant=tenant, user=user, allow_writes=allow_writes or None)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format="kura: %(message)s")
     return settings

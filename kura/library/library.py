@@ -29,7 +29,7 @@ from kura.store.engine import Connection, Reader
 from kura.store.migrations import now, require_whole
 from kura.store.segments import Room
 from kura.store.sources import State, state
-from kura.types import Session
+from kura.types import Rules, Session
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class Library:
         copies: Path | None = None,
         refresh_seconds: float = 1.0,
         patience: float = 2.0,
+        rules: Rules | None = None,
     ) -> None:
         """Keep what is needed; nothing is opened before `start` or the first request.
 
@@ -72,8 +73,10 @@ class Library:
             copies: A folder in which vectors from servers are kept for the next start; None keeps none.
             refresh_seconds: A database's version is looked at no more often than this.
             patience: Seconds that a request waits for vectors or the embedder before it goes on without them.
+            rules: What agents may do with SQL.
         """
         self.patience = patience
+        self.rules = rules or Rules()
         self.started_at = now()
         self._catalog = catalog
         self._elsewhere = elsewhere

@@ -5,10 +5,11 @@ stricter than pydantic's habits in some ways and kinder in others, because of wh
 text are numbers, booleans are not; where an optional argument is left open some clients send `""`, `"null"` or `{}`.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,6 +47,17 @@ def whole(value: object) -> object:
         return int(found[1])
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    return value
+
+
+def opened(value: object) -> object:
+    """A list out of what a client sent for one: the list itself, or its JSON in a text."""
+    if isinstance(value, str):
+        try:
+            found: object = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        return cast("object", found) if isinstance(found, list) else value
     return value
 
 
@@ -113,6 +125,14 @@ def _explain(model: type[Arguments], error: ValidationError) -> str:
 def _rule(field: dict[str, Any]) -> str:
     if "enum" in field:
         return "left out or one of " + ", ".join(field["enum"])
+    if field["type"] == "array":
+        most, items = field["maxItems"], field["items"]
+        what = (
+            "numbers" if items.get("type") == "number" else 'values: null, true, false, numbers, texts or {"base64": …}'
+        )
+        return f"a list of {field.get('minItems', 0)} to {most:,} {what}"
+    if isinstance(field["type"], list):
+        return "a text, a number, true or false"
     if field["type"] == "integer":
         return f"a whole number from {field['minimum']} to {field['maximum']}"
     return f"text of {field['minLength']} to {field['maxLength']:,} characters"

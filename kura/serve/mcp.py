@@ -17,26 +17,42 @@ from kura.access.principal import open_session
 from kura.errors import KuraError
 from kura.library.library import Library
 from kura.serve.arguments import read, schema
-from kura.serve.tools import TOOLS, Tool
-from kura.types import Principal
+from kura.serve.sql_tools import tools_of
+from kura.serve.tools import Tool
+from kura.types import Principal, Rules
 
 logger = logging.getLogger(__name__)
 
 PrincipalOf = Callable[[Request | None], Principal]
 """Who sent a message: asked with the HTTP request that carried it, with None where there is no HTTP."""
 
-INSTRUCTIONS = """\
+_INSTRUCTIONS = """\
 Kura searches named knowledge bases: collections of documents that people have indexed. It finds passages by words \
-(keyword) and by meaning (semantic), in English, Chinese and other languages.
+(keyword) and by meaning (semantic), in English, Chinese and other languages. It also answers SQL over the tables that \
+their owners keep beside the documents.
 
 How to use it: call list_rag first to see which knowledge bases there are, then search_rag with one name as db and \
 the question as q. Leave out mode to search both ways; if too little comes back, try other words. Each passage names \
-its source: cite it.
+its source: cite it. For tables call schema_inspect, then query; vector_search finds the nearest rows to a vector that \
+you already have.
 
-What it is not: it is not a memory, and it keeps nothing of this conversation. It does not search the web. It cannot \
-change anything: no tool writes, and knowledge is indexed by people outside of this server."""
+What it is not: it is not a memory, and it keeps nothing of this conversation. It does not search the web. {writing}"""
 
-READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_READS = "It cannot change anything: no tool writes, and knowledge is indexed by people outside of this server."
+_WRITES = (
+    "Knowledge cannot be changed: people index it outside of this server. Rows of tables can be changed by query, where"
+    " the operator allowed it: {names}."
+)
+
+
+def instructions(rules: Rules) -> str:
+    """What the server tells a model about itself."""
+    names = ", ".join(sorted(rules.writable))
+    return _INSTRUCTIONS.format(writing=_WRITES.format(names=names) if names else _READS)
+
+
+_READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 
 
 class KnowledgeServer(MCPServer[Any]):
@@ -51,8 +67,8 @@ class KnowledgeServer(MCPServer[Any]):
         super().__init__(
             "kura",
             title="Kura",
-            description="Search over named knowledge bases.",
-            instructions=INSTRUCTIONS,
+            description="Search over named knowledge bases, and SQL over tables in them.",
+            instructions=instructions(library.rules),
             version=version,
             # A stream of changes would keep a request open for ever, and stateless processes have none to tell.
             subscriptions=False,
@@ -61,7 +77,8 @@ class KnowledgeServer(MCPServer[Any]):
         )
         self._library = library
         self._principal_of = principal_of
-        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in TOOLS}
+        tools = tools_of(library.rules)
+        self._tools: dict[str, Tool[Any]] = {tool.name: tool for tool in tools}
         self._listed = [
             Listed(
                 name=tool.name,
@@ -69,9 +86,9 @@ class KnowledgeServer(MCPServer[Any]):
                 description=tool.description,
                 input_schema=schema(tool.arguments),
                 output_schema=tool.output,
-                annotations=READ_ONLY,
+                annotations=_WRITING if tool.writes else _READ_ONLY,
             )
-            for tool in TOOLS
+            for tool in tools
         ]
 
     @property

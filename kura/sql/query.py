@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from kura.errors import ArgumentError, OutOfTime, QueryFailed, StoreError, Unavailable
 from kura.library.knowledge import KnowledgeBase
 from kura.library.library import Library
+from kura.sql import MOST_PARAMS
 from kura.sql.changes import CHECK
 from kura.sql.grammar import FUNCTIONS, OPERATOR_FUNCTIONS
 from kura.sql.guard import Guarded, Known, Value, guard, known
-from kura.sql.rules import Rules
 from kura.sql.schema import read_schema
 from kura.sql.statement import read
 from kura.store.engine import Answered, Asked, Caps, Reach, Row, size_of
 from kura.store.policies import policies
 from kura.store.sources import STATE, State
-from kura.types import Session
-
-MOST_PARAMS = 1000
+from kura.types import Rules, Session
 
 _REACHED = FUNCTIONS | OPERATOR_FUNCTIONS
 _HIDDEN = (
@@ -72,7 +70,7 @@ async def query(
         db: Name of the database; None where the session sees exactly one.
         sql: The statement.
         params: A value for each `?` in it.
-        rules: What agents may do.
+        rules: What agents may do; left out, what the library says.
 
     Raises:
         UnknownDatabase: if there is no such database for this session.
@@ -80,12 +78,13 @@ async def query(
         StatementRefused: if the statement is wrong or not allowed.
         QueryFailed: if it was allowed, but failed while it ran.
     """
-    rules = rules or Rules()
+    rules = rules or library.rules
     if len(params) > MOST_PARAMS:
         raise ArgumentError(f'invalid argument: "params" has more than {MOST_PARAMS:,} values')
     name, base = await database(library, session, db)
+    caps = Caps(rules.rows, rules.bytes, rules.seconds)
     try:
-        return await base.in_thread(_run, base, session, sql, params, rules.caps, name in rules.writable)
+        return await base.in_thread(_run, base, session, sql, params, caps, name in rules.writable)
     except StoreError as error:
         raise Unavailable(name, str(error)) from error
 

@@ -8,11 +8,10 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kura.errors import StatementRefused
+from kura.sql import MOST_CHARACTERS
 from kura.sql.dialect import parsed, tokens
 from kura.sql.schema import Table
 from kura.store.engine import folded
-
-MOST_CHARACTERS = 50_000
 
 
 @dataclass(frozen=True, slots=True)

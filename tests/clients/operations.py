@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 from kura import __version__
 from kura.embed.hashing import HashingEmbedder
 from kura.library.library import Library
-from kura.serve.mcp import INSTRUCTIONS, build_server
+from kura.serve.mcp import build_server, instructions
 from kura.store.catalog import Catalog
-from kura.types import Principal
+from kura.types import Principal, Rules
 
 Json = dict[str, Any]
 CONNECT = "greeting"
@@ -69,7 +69,7 @@ def expected(data_dir: Path) -> Report:
             return Report(
                 connect={
                     "server": {"name": "kura", "version": __version__},
-                    "instructions": INSTRUCTIONS,
+                    "instructions": instructions(Rules()),
                 },
                 tools=tools,
                 calls={call.title: await answer(call) for call in CALLS},

@@ -13,8 +13,9 @@ from starlette.types import ASGIApp
 from kura.access.credentials import open_gate
 from kura.library.library import Library
 from kura.serve.app import build_app
-from kura.serve.tools import TOOLS, Tool
-from kura.types import Principal
+from kura.serve.sql_tools import tools_of
+from kura.serve.tools import Tool
+from kura.types import Principal, Rules
 from tests import anything
 from tests.serve.running import JSON, asked, call, message, modern
 
@@ -39,7 +40,7 @@ def app(library: Library) -> ASGIApp:
     return build_app(library, open_gate(Principal()), version="0")
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", tools_of(Rules()), ids=lambda tool: tool.name)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @settings(max_examples=40)
 @given(given_arguments=arguments)

@@ -11,8 +11,9 @@ from kura.library.library import Library
 from kura.serve import tools
 from kura.serve.arguments import schema
 from kura.serve.mcp import build_server
-from kura.serve.tools import TOOLS, Tool
-from kura.types import Principal
+from kura.serve.sql_tools import tools_of
+from kura.serve.tools import Tool
+from kura.types import Principal, Rules
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ def registered(result: CallToolResult) -> list[str]:
     return [entry["db"] for entry in result.structured_content["registered"]]
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", tools_of(Rules()), ids=lambda tool: tool.name)
 def test_the_schemas_are_valid_and_say_what_every_field_means(tool: Tool[Any]):
     for shown in (schema(tool.arguments), tool.output):
         Draft202012Validator.check_schema(shown)
@@ -107,5 +108,5 @@ async def test_known_errors_are_shown_and_others_masked_and_logged(
 async def test_answers_keep_to_their_schema(library: Library):
     for name, arguments in [("list_rag", {}), ("search_rag", {"db": "notes", "q": "passage"})]:
         result = await called(library, Principal(), name, **arguments)
-        [tool] = [tool for tool in TOOLS if tool.name == name]
+        [tool] = [tool for tool in tools_of(Rules()) if tool.name == name]
         Draft202012Validator(tool.output).validate(result.structured_content)  # pyright: ignore[reportUnknownMemberType]
