@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kura.store.engine import Asked, folded
+from kura.store.own import is_own
 
 Kind = Literal["table", "view", "virtual"]
 
@@ -76,14 +77,6 @@ _COLUMNS = """
 """
 _NAMES = "select name from sqlite_schema"
 _MODULE = re.compile(r"\busing\s+[\"'`\[]?(\w+)", re.IGNORECASE)
-_KNOWLEDGE = (
-    "roots|sources|chunk_vectors|chunks|chunks_fts(_(config|content|data|docsize|idx))?|segments|removed_vectors"
-)
-_OWN = re.compile(
-    rf"(next_|former_)?({_KNOWLEDGE}|state|publication|touched)|next_table_.*|sqlite_.*|libsql_.*|_litestream_.*"
-    r"|kura_migrations|publications|publisher|policies|staging|published_tables",
-    re.DOTALL,
-)
 _GENERATED: dict[int, Literal["virtual", "stored"]] = {2: "virtual", 3: "stored"}
 _HIDDEN = 1  # a column of a virtual table that only its module knows of
 
@@ -106,8 +99,3 @@ def read_schema(connection: Asked) -> Schema:
             module = folded(found[1]) if found else ""
         tables[folded(name)] = Table(name, kind, module, tuple(by_table.get(name, ())), not without_rowid, sql or "")
     return Schema(tables, frozenset(folded(row[0]) for row in names))
-
-
-def is_own(name: str) -> bool:
-    """Whether a table of that name is Kura's, or the engine's."""
-    return _OWN.fullmatch(folded(name)) is not None

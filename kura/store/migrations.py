@@ -16,6 +16,7 @@ One database holds one knowledge base:
 - `kura_migrations`  which steps it has, and that it is Kura's at all.
 - `publications`  the pushes that were made from this database or that it was pulled from, each with the state that it
                 had then: it descends from them. `publisher` tells its pushes from those of another database.
+- `policies`    row-level policies on the user's tables, for agents' SQL.
 - `removed_vectors`  ids that are gone, with the version in which they went, until segments without them are packed.
 """
 
@@ -141,6 +142,22 @@ MIGRATIONS: tuple[Migration, ...] = (
             )
             """,
             "create table publisher (id integer primary key check (id = 1), owner text not null)",
+        ),
+    ),
+    Migration(
+        4,
+        "policies",
+        (
+            """
+            create table policies (
+              name text not null collate nocase,
+              table_name text not null collate nocase,
+              command text not null check (command in ('all', 'select', 'insert', 'update', 'delete')),
+              using_expression text,
+              check_expression text,
+              primary key (table_name, name)
+            )
+            """,
         ),
     ),
 )

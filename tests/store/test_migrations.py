@@ -33,6 +33,7 @@ RELEASED = {
     "knowledge-1": "63fbcf2a9e419e75",
     "knowledge-2": "0c572994c06c6ad1",
     "knowledge-3": "79b8f7bb77378b2d",
+    "knowledge-4": "93764d1ef104999a",
     "catalog-1": "ecf929073b8608af",
 }
 
@@ -123,7 +124,7 @@ def test_where_a_database_holds_something_else_it_is_not_readable(bare: engine.C
 def test_each_step_is_recorded(connection: Connection):
     migrate(connection, (*MIGRATIONS, NEXT))
     rows = connection.rows("select version, name from kura_migrations order by version")
-    assert rows == [(1, "knowledge"), (2, "devices"), (3, "publications"), (4, "more")]
+    assert rows == [(1, "knowledge"), (2, "devices"), (3, "publications"), (4, "policies"), (5, "more")]
     assert applied_version(connection) == LAST + 1
 
 

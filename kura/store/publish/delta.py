@@ -7,6 +7,7 @@ import numpy as np
 
 from kura.errors import StoreError
 from kura.store.engine import Connection, Statement
+from kura.store.policies import policies, replacing
 from kura.store.publish.difference import ALL, ROWS, Ids, as_json, batches, insert, rows_of
 from kura.store.publish.plan import Plan
 from kura.store.publish.published import KEYS, Publication, announce, forget_words, former_state, require_token
@@ -52,6 +53,7 @@ def steps(local: Connection, remote: Connection, planned: Plan, fresh: Publicati
         " select value, (select version + 1 from state) from json_each(?)",
         (as_json(changes["removed_vectors"].added),),
     )
+    yield from replacing(policies(local))
     yield from announce(fresh, moved=False)
 
 

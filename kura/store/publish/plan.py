@@ -8,6 +8,7 @@ import numpy as np
 from kura.errors import Conflict, EmbedderMismatch, WrongSchema
 from kura.store.engine import Connection
 from kura.store.migrations import MIGRATIONS, applied_version
+from kura.store.policies import policies
 from kura.store.publish.descent import descent
 from kura.store.publish.difference import (
     ALL,
@@ -112,7 +113,7 @@ def plan(
         and _described(ours) == _described(state(remote))
         and applied_version(remote) == MIGRATIONS[-1].version
     )
-    if same_form and not any(changes.values()):
+    if same_form and not any(changes.values()) and policies(local) == policies(remote):
         return Plan("nothing", base, wanted, changes, 0, related, all_vectors)
     touched = sum(len(change.added) + len(change.removed) for change in changes.values())
     size = _size(local, wanted, changes)

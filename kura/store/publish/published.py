@@ -20,6 +20,7 @@ from typing import Literal
 from kura.errors import StoreError, WrongSchema
 from kura.store.engine import Connection, Statement
 from kura.store.migrations import MIGRATIONS, RECORD, RECORDED, applied_version, now
+from kura.store.policies import policies
 from kura.text.tokens import FTS_TOKENIZE
 
 Undo = Literal["rows", "tables"]
@@ -250,7 +251,9 @@ def remove(connection: Connection) -> None:
     if publication(connection) is None and not _prepared(connection):
         raise StoreError("nothing is published there")
     steps = [*drop("next_", connection), *drop("former_", connection), *drop("", connection)]
-    # Tables of the user's stay, and what watches them.
+    # Tables of the user's stay, what watches them, and who may see which of their rows.
+    if not policies(connection):
+        steps.append(("drop table if exists policies", ()))
     connection.atomically([*steps, ("drop table staging", ()), ("drop table kura_migrations", ())])
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from kura.errors import Conflict, Damaged, StoreError, WrongSchema
 from kura.store.engine import ANSWER_BYTES, Connection, Row, rows_per_answer
 from kura.store.migrations import MIGRATIONS, applied_version
+from kura.store.policies import policies, replacing
 from kura.store.publish.descent import remember
 from kura.store.publish.difference import MOST_ROWS
 from kura.store.publish.published import KEYS, Publication, publication
@@ -117,6 +118,8 @@ def _replace(remote: _Still, local: Connection, found: Publication, told: Progre
             done += len(page)
             told(done, total)
     local.run("insert into chunks_fts (chunks_fts) values ('rebuild')")
+    for sql, params in replacing(policies(remote)):
+        local.run(sql, params)
     for table, last in found.last_ids.items():
         if table in _COLUMNS:
             # What was given once, there or here, is never given again: somebody may still hold it.

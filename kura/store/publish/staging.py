@@ -11,6 +11,7 @@ import numpy as np
 from kura.errors import Busy, Conflict, StoreError
 from kura.store.engine import Connection, Statement
 from kura.store.migrations import MIGRATIONS
+from kura.store.policies import policies, replacing
 from kura.store.publish.difference import MOST_ROWS, ROWS, Ids, as_json, batches, insert, remote_ids, rows_of
 from kura.store.publish.plan import Plan
 from kura.store.publish.published import (
@@ -218,6 +219,7 @@ def renames(local: Connection, remote: Connection, planned: Plan, fresh: Publica
             """,
             (ours.tokenizer, ours.embedder, ours.dimension, _centre(local), ours.tenant, ours.created_at),
         ),
+        *replacing(policies(local)),
         *fresh_records(),
         *announce(fresh, moved=True),
         ("delete from staging", ()),

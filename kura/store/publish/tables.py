@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from kura.errors import ArgumentError, Conflict, StoreError
 from kura.store.engine import Connection, Row, Statement, quoted
+from kura.store.own import is_own
 from kura.store.publish.difference import batches, insert
-from kura.store.publish.published import TABLES, require
+from kura.store.publish.published import require
 from kura.store.publish.staging import Progress
 
 _RECORD = """
   create table if not exists published_tables (name text primary key, rows integer not null, changed integer not null)
 """
-_KURA = {*TABLES, "state", "kura_migrations", "publications", "publisher", "publication", "staging", "published_tables"}
 
 
 def push_tables(local: Connection, remote: Connection, names: Sequence[str], told: Progress, *, force: bool) -> None:
@@ -58,7 +58,7 @@ def push_tables(local: Connection, remote: Connection, names: Sequence[str], tol
 
 def _schema(local: Connection, name: str) -> list[str]:
     """What makes the table and its indexes."""
-    if name.lower() in _KURA or name.lower().startswith(("sqlite_", "chunks_fts", "next_", "former_")):
+    if is_own(name):
         raise ArgumentError(f'invalid argument: the table "{name}" is one of Kura\'s, which travel by themselves')
     found = local.rows(
         "select sql, type from sqlite_schema where tbl_name = ? and sql is not null order by type desc", (name,)
@@ -67,7 +67,7 @@ def _schema(local: Connection, name: str) -> list[str]:
         known = [
             row[0]
             for row in local.rows("select name from sqlite_schema where type = 'table' order by name")
-            if row[0] not in _KURA and not row[0].startswith(("sqlite_", "chunks_fts"))
+            if not is_own(row[0])
         ]
         there = ", ".join(f'"{table}"' for table in known) or "none"
         raise ArgumentError(f'invalid argument: there is no table "{name}"; tables of yours: {there}')
