@@ -42,6 +42,8 @@ _COMMANDS = {
     "pull": "publishing",
     "rollback": "publishing",
     "backup": "publishing",
+    "sql": "tables",
+    "policy": "tables",
     "model": "models",
 }
 
