@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from kura.errors import StoreError
+from kura.library.columns import Columns
 from kura.store.copies import keep, kept
 from kura.store.engine import Reader
 from kura.store.migrations import now
 from kura.store.segments import Room, Vectors, load
 from kura.store.sources import State
+from kura.vectors.metrics import Rows, rows_of
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ class KnowledgeBase:
         self.reader = reader
         self.created_at = opened.created_at
         self.swapped = False  # whether it was last seen to belong to another owner
+        self.columns = Columns(room.memory)
+        self._asking_version = threading.Lock()
         self._tenant = opened.tenant
         self._room = room
         self._threads = threads
@@ -54,6 +58,7 @@ class KnowledgeBase:
         self._executor = executor
         self._refresh_seconds = refresh_seconds
         self._vectors: Vectors | None = None
+        self._measured: tuple[Vectors, Rows] | None = None
         self._looked = float("-inf")
         self._loading: Future[Vectors] | None = None
         self._asking, self._writing = threading.Lock(), threading.Lock()
@@ -62,6 +67,19 @@ class KnowledgeBase:
     def vectors(self) -> Vectors | None:
         """The vectors that were last loaded; None before the first load is through."""
         return self._vectors
+
+    def measured(self, vectors: Vectors) -> Rows:
+        """A version's matrix, removed rows too, as the metrics take it; kept until another version is asked for."""
+        kept = self._measured
+        if kept is None or kept[0] is not vectors:
+            assert vectors.matrix is not None  # noqa: S101 - nobody asks for what is not here
+            kept = self._measured = vectors, rows_of(vectors.matrix.parts()[1])
+        return kept[1]
+
+    def version(self) -> object:
+        """What is another one after each change to the database; None where nobody can tell."""
+        with self._asking_version:
+            return self.reader.version()
 
     def note(self, current: State) -> None:
         """Take note of what the database said of itself together with what was just read from it.

@@ -144,7 +144,7 @@ class Binding:
             session: On whose behalf.
             database: Its tables and policies.
         """
-        self.schema, self.policies, self.session = database.schema, database.policies, session
+        self.known, self.schema, self.policies, self.session = database, database.schema, database.policies, session
         self._text = text
         self._params: list[Value] = list(params)
         self._settings: dict[str, int] = {}
@@ -217,10 +217,20 @@ class Binding:
 
     def visible(self, table: Table) -> exp.Select:
         """The rows of a table with policies that the session may see, all columns of them, as a select."""
+        rows = self.all_rows(table)
+        rows.set("where", exp.Where(this=self.allowed(table, "select", new=False)))
+        return rows
+
+    def all_rows(self, table: Table) -> exp.Select:
+        """All rows of a table, as a select."""
         columns = [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.columns]
         rows = exp.Table(this=exp.to_identifier(table.name, quoted=True), db=exp.to_identifier("main"))
-        allowed = self.allowed(table, "select", new=False)
-        return exp.Select(expressions=columns, from_=exp.From(this=rows), where=exp.Where(this=allowed))
+        return exp.Select(expressions=columns, from_=exp.From(this=rows), where=exp.Where(this=exp.true()))
+
+    def value(self, value: Value) -> Question:
+        """A value of ours as the statement takes it."""
+        self._params.append(value)
+        return Question(this=str(len(self._params)))
 
     def with_bound(self, tree: exp.Expr, *, materialized: bool = True) -> str:
         """A tree as SQL, behind what its names are bound to."""

@@ -183,6 +183,13 @@ class Reader(Protocol):
         """A way into the database for one statement of an agent's, which can change anything only with `write`."""
         ...
 
+    def version(self) -> object:
+        """What is another one after each change that anybody commits to the database; None where nobody can tell.
+
+        To be called from one thread at a time.
+        """
+        ...
+
     async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
         """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
 

@@ -144,6 +144,25 @@ class PipelineClient(HttpClient):
             results = _step_results(answer, len(steps)) if steps else []
         return Step(cast("str | None", answer.get("baton")), results)
 
+    async def version(self) -> object:
+        """How far the database's log has come, with what it says of itself; None where the server does not tell.
+
+        Raises:
+            StoreError: if there is no usable answer.
+        """
+        statement = {"sql": "select created_at, generation, version from state"}
+        try:
+            answer = await self._post([{"type": "execute", "stmt": statement}, {"type": "close"}], None)
+        except _Passing as passing:
+            raise passing.error from passing
+        with self._understood():
+            response = answer["results"][0]
+            if response["type"] == "error":
+                raise _error_from_proto(response["error"])
+            result = response["response"]["result"]
+            index = result.get("replication_index")
+            return None if index is None else (index, json.dumps(result["rows"]))
+
     async def ask(
         self, baton: str, sql: str, params: Sequence[object]
     ) -> "tuple[str | None, Answered | StatementRefused | QueryFailed]":

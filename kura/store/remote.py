@@ -110,6 +110,10 @@ class _Server:
         async with self._asked() as client:
             return await client.ask(baton, sql, params)
 
+    async def version(self) -> object:
+        async with self._asked() as client:
+            return await client.version()
+
     async def leave(self, baton: str) -> None:
         """End a transaction that has read; only `close` waits for it."""
         task = asyncio.current_task()
@@ -339,6 +343,10 @@ class RemoteReader:
         connection = RemoteConnection(self._server)
         with connection.transaction(write=False) if whole else nullcontext():
             return work(connection)
+
+    def version(self) -> object:
+        """What is another one after each change that anybody commits; None where the server does not tell."""
+        return _running().run(self._server.version())
 
     @contextmanager
     def guarded(self, *, write: bool = False) -> Generator[Asked]:  # noqa: ARG002 - the token decides

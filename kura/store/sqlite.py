@@ -280,6 +280,20 @@ class Reader:
         # Last in, first out: the one used last has the most of the database in its cache.
         self._idle: list[tuple[Connection, _Identity]] = []
         self._closed = False
+        self._watch: tuple[Connection, _Identity] | None = None
+
+    def version(self) -> object:
+        """What is another one after each change that anybody commits to the database.
+
+        To be called from one thread at a time.
+        """
+        identity = _identity(self._path)
+        if self._watch is None or self._watch[1] != identity:
+            if self._watch is not None:
+                self._watch[0].close()
+            # SQLite counts the changes of others for each connection: it takes one that stays.
+            self._watch = open_for_reading(self._path), identity
+        return identity, self._watch[0].one("pragma data_version")[0]
 
     async def read(self, work: Callable[[Connection], T], *, whole: bool = True) -> T:
         """Run `work` in a worker thread, inside one read transaction: all its statements see the same version.
@@ -320,6 +334,8 @@ class Reader:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            if self._watch is not None:
+                self._watch[0].close()
         for connection, _ in idle:
             connection.close()
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kura.vectors.room import Allocate, in_memory
+from kura.vectors.smallest import kth_smallest
 
 Ids = NDArray[np.int64]
 Rows = NDArray[np.float32]
@@ -99,12 +100,12 @@ class Matrix:
         k = min(k, len(self))
         if k <= 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        ids, scores = self._ids, self._rows @ query
+        ids, scores = self._ids, np.vecdot(self._rows, query)
         if self._dead is not None:
             scores[self._dead] = -np.inf
         if k < len(scores):
             # Every row that ties with the k-th goes into the sort, or which of them come first would be chance.
-            threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+            threshold = -kth_smallest(-scores, k)
             best = np.flatnonzero(scores >= threshold)
         else:
             best = np.arange(len(scores))
