@@ -42,9 +42,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A row that was found: what names it, how far it is, and its other columns."""
+    """A row that was found: its primary key or its number, how far it is, and its other columns."""
 
-    id: object
+    id: tuple[object, ...]
     distance: float
     metadata: dict[str, Value]
 
@@ -307,9 +307,9 @@ def _described(
         metadata = rows.get(name)
         if metadata is None:
             continue  # gone since it was loaded
-        own: object = name[0] if len(name) == 1 else list(name)
+        own = name
         if len(primary) == 1 and primary[0].name in metadata:
-            own = metadata[primary[0].name]
+            own = (metadata[primary[0].name],)
         results.append(Near(own, distance, metadata))
     return tuple(results)
 
@@ -380,7 +380,7 @@ def _in_chunks_once(
         distance_of = dict(zip(wanted, distances.tolist(), strict=True))
         for vector_id, chunk_id, *others in connection.rows(sql, (json.dumps(wanted), *params)):
             metadata = dict(zip(_CHUNK_COLUMNS[1:], others, strict=True))
-            bearing.setdefault(vector_id, []).append(Near(chunk_id, distance_of[vector_id], metadata))
+            bearing.setdefault(vector_id, []).append(Near((chunk_id,), distance_of[vector_id], metadata))
         results = [near for vector_id in wanted for near in bearing.get(vector_id, ())]
         return Found(CHUNKS, EMBEDDING, size, tuple(results[:k]), {})
 
