@@ -60,7 +60,7 @@ _params = st.dictionaries(
 )  # fmt: skip
 _calls = st.fixed_dictionaries(
     {
-        "name": st.sampled_from(["list_rag", "search_rag"]) | values,
+        "name": st.sampled_from(["list_rag", "search_rag", "query", "vector_search", "schema_inspect"]) | values,
         "arguments": st.dictionaries(st.sampled_from(["db", "q", "mode", "limit"]) | typed, values, max_size=4)
         | values,
     }

@@ -63,6 +63,5 @@ def test_every_command_that_the_readme_shows_exists():
 
 
 def test_every_tool_is_documented():
-    assert {tool.name for tool in tools_of(Rules())} == set(
-        re.findall(r"^\| `([a-z]+_[a-z]+)` \|", README, re.MULTILINE)
-    )
+    documented = re.findall(r"^\| `(query|[a-z]+_[a-z]+)` \|", README, re.MULTILINE)
+    assert [tool.name for tool in tools_of(Rules())] == documented

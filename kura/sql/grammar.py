@@ -22,6 +22,8 @@ PARTS: dict[type[exp.Expr], frozenset[str]] = {
     for kind, parts in {
         **dict.fromkeys(_OPERATORS, "this expression"),
         exp.Div: "this expression typed safe",
+        exp.Mod: "this expression safe",
+        exp.Like: "this expression negate",
         exp.DPipe: "this expression safe",
         exp.Select: "with_ expressions distinct from_ joins where group having windows order limit offset",
         exp.Union: _QUERY,

@@ -144,27 +144,27 @@ _END = {
 
 
 def _texts(text: str) -> list[str]:
-    """The texts of a select's columns, each as it was written."""
+    """The texts of a select's columns, each as it was written, up to what comes behind it."""
     depth = 0
-    begin: int | None = None
-    last = 0
+    begin: int | None = None  # -1 until the first word of a column
+    before: TokenType | None = None
     texts: list[str] = []
     for token in _tokens(text):
         kind = token.token_type
         if begin is None:
             if depth == 0 and kind == TokenType.SELECT:
                 begin = -1
-        elif depth == 0 and (kind in _END or kind == TokenType.COMMA):
-            texts.append(text[begin:last])
+        elif depth == 0 and (kind in _END or kind == TokenType.COMMA) and before != TokenType.DISTINCT:
+            texts.append(text[begin : token.start].rstrip())
             begin = -1
             if kind != TokenType.COMMA:
                 return texts
         elif begin == -1 and kind not in {TokenType.DISTINCT, TokenType.ALL}:
             begin = token.start
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        last = token.end + 1
+        before = kind
     if begin is not None:
-        texts.append(text[begin:last])
+        texts.append(text[begin:].rstrip())
     return texts
 
 

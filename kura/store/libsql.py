@@ -38,7 +38,10 @@ _IDLE_SECONDS = 15.0
 """A connection that was idle for longer is not used again: while a function is frozen, its sockets may die."""
 
 _SHOWN = 300  # characters of what a server says
-_SAID = re.compile(r"^(SQLite error|SQL input error|SQL string could not be parsed): | \(at offset \d+\)$")
+_SAID = re.compile(
+    r"^(SQLite error|SQL input error|SQL string could not be parsed): | \(at offset \d+\)$| at \(\d+, \d+\)$"
+)
+_INFINITE = {"type": "float", "value": None}
 _PASSING = {408, 425, 429, 502, 503, 504}  # HTTP statuses after which the same request may be answered
 _CODES: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_BUSY": (Busy, "another process is writing to the database and did not finish in time; try again"),
@@ -186,9 +189,13 @@ class PipelineClient(HttpClient):
             response = answer["results"][0]
             error = response["error"] if response["type"] == "error" else None
             if error is not None:
-                if error.get("code") != "RESPONSE_TOO_LARGE":
-                    raise _error_from_proto(error)
-                return carried, QueryFailed("the answer is larger than the server gives; ask for fewer rows or columns")
+                if error.get("code") == "RESPONSE_TOO_LARGE":
+                    return carried, QueryFailed(
+                        "the answer is larger than the server gives; ask for fewer rows or columns"
+                    )
+                if error.get("code") == "SQL_PARSE_ERROR":
+                    return carried, StatementRefused(_SAID.sub("", str(error["message"])))
+                raise _error_from_proto(error)
             result = response["response"]["result"]
             for place, kind in enumerate((StatementRefused, QueryFailed)):
                 error = result["step_errors"][place]
@@ -196,6 +203,8 @@ class PipelineClient(HttpClient):
                     if error.get("code") in _CODES and error["code"] != "SQLITE_TOOBIG":
                         raise _error_from_proto(error)
                     return carried, kind(_SAID.sub("", str(error["message"])))
+            if any(value == _INFINITE for row in result["step_results"][1]["rows"] for value in row):
+                return carried, QueryFailed("the answer holds an infinite number, which the server does not send")
             found = _result_set_from_proto(result["step_results"][1])
             rows = [row.astuple() for row in found.rows]
         return carried, Answered(tuple(found.columns), rows, found.rows_affected, None)

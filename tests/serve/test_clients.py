@@ -61,7 +61,7 @@ async def test_the_official_client_gets_the_same_answers(
     async with connected(transport, era, data_dir, url, library) as client:
         assert client.protocol_version == ("2025-11-25" if era == "legacy" else "2026-07-28")
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"list_rag", "search_rag"}
+        assert set(tools) == {"list_rag", "search_rag", "query", "vector_search", "schema_inspect"}
         assert (await client.list_resources()).resources == []
         assert (await client.list_resource_templates()).resource_templates == []
         assert (await client.list_prompts()).prompts == []
