@@ -49,9 +49,20 @@ def change(tree: exp.Insert | exp.Update | exp.Delete, binding: Binding) -> Guar
     if checks:
         _return_check(tree, binding.allowed(table, "insert" if does == "insert" else "update", new=True))
     sql = binding.with_bound(tree)
+    # Foreign keys are checked, and acted upon, by the engine: what the owner has laid down, on the owner's behalf.
+    related = binding.schema.related(folded(table.name))
     tables = frozenset(binding.tables | {folded(table.name)})
     return Guarded(
-        sql, binding.values(), does, False, tables, frozenset(binding.filtered), folded(table.name), checks, shown
+        sql,
+        binding.values(),
+        does,
+        explain=False,
+        tables=tables,
+        filtered=frozenset(binding.filtered),
+        target=folded(table.name),
+        related=related,
+        checks=checks,
+        shown=shown,
     )
 
 

@@ -70,6 +70,7 @@ class Guarded:
         tables: Folded names of the tables and common table expressions that it reads, as the engine knows them.
         filtered: Names of those with policies.
         target: Folded name of the table that is written.
+        related: Folded names of those that foreign keys tie to it.
         checks: Whether the last column of each returned row says if that row may be written.
         shown: Whether rows were asked for, rather than returned for the check alone.
     """
@@ -81,6 +82,7 @@ class Guarded:
     tables: frozenset[str]
     filtered: frozenset[str]
     target: str | None = None
+    related: frozenset[str] = frozenset()
     checks: bool = False
     shown: bool = True
 

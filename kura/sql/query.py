@@ -136,7 +136,7 @@ def _run(
 
 def _asked(connection: Asked, bound: Guarded, caps: Caps) -> Answered:
     try:
-        return connection.ask(bound.sql, bound.params, Reach(bound.tables, _REACHED, bound.target), caps)
+        return connection.ask(bound.sql, bound.params, Reach(bound.tables, _REACHED, bound.target, bound.related), caps)
     except OutOfTime:
         raise
     except QueryFailed as error:

@@ -60,10 +60,25 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """All tables and views that are the user's, by folded name; `taken` are the folded names of all there is."""
+    """All tables and views that are the user's.
+
+    Attributes:
+        tables: By folded name.
+        taken: The folded names of all there is, Kura's own tables and indexes too.
+        references: Which table refers to which, by a foreign key; folded names.
+    """
 
     tables: Mapping[str, Table]
     taken: frozenset[str]
+    references: frozenset[tuple[str, str]]
+
+    def related(self, name: str) -> frozenset[str]:
+        """The folded names of all tables that a change of one may be checked against, or may go on to."""
+        found, fresh = set[str](), {name}
+        while fresh:
+            found |= fresh
+            fresh = {child for child, parent in self.references if parent in fresh} - found
+        return frozenset(found | {parent for child, parent in self.references if child in found})
 
 
 _OBJECTS = """
@@ -76,6 +91,9 @@ _COLUMNS = """
   from sqlite_schema s, pragma_table_xinfo(s.name) x where s.type = 'table' order by s.name, x.cid
 """
 _NAMES = "select name from sqlite_schema"
+_REFERENCES = """
+  select distinct s.name, f."table" from sqlite_schema s, pragma_foreign_key_list(s.name) f where s.type = 'table'
+"""
 _MODULE = re.compile(r"\busing\s+[\"'`\[]?(\w+)", re.IGNORECASE)
 _GENERATED: dict[int, Literal["virtual", "stored"]] = {2: "virtual", 3: "stored"}
 _HIDDEN = 1  # a column of a virtual table that only its module knows of
@@ -83,7 +101,9 @@ _HIDDEN = 1  # a column of a virtual table that only its module knows of
 
 def read_schema(connection: Asked) -> Schema:
     """Read the schema, in one round trip."""
-    objects, columns, names = connection.together([(_OBJECTS, ()), (_COLUMNS, ()), (_NAMES, ())])
+    objects, columns, names, references = connection.together(
+        [(_OBJECTS, ()), (_COLUMNS, ()), (_NAMES, ()), (_REFERENCES, ())]
+    )
     by_table: dict[str, list[Column]] = {}
     for table, name, type_, key, not_null, default, hidden in columns:
         if hidden != _HIDDEN:
@@ -98,4 +118,8 @@ def read_schema(connection: Asked) -> Schema:
             found = _MODULE.search(sql)
             module = folded(found[1]) if found else ""
         tables[folded(name)] = Table(name, kind, module, tuple(by_table.get(name, ())), not without_rowid, sql or "")
-    return Schema(tables, frozenset(folded(row[0]) for row in names))
+    return Schema(
+        tables,
+        frozenset(folded(row[0]) for row in names),
+        frozenset((folded(child), folded(parent)) for child, parent in references),
+    )

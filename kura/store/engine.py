@@ -66,11 +66,13 @@ class Reach:
         tables: What it may read: tables, and common table expressions of its own.
         functions: What it may call.
         target: The table that it may change, or None.
+        related: Tables that foreign keys tie to that one.
     """
 
     tables: frozenset[str]
     functions: frozenset[str]
     target: str | None = None
+    related: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

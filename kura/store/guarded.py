@@ -125,9 +125,10 @@ def _may(reach: Reach, action: int, first: str | None, second: str | None, insid
             return (first, second) == ("data_version", None)
         case sqlite3.SQLITE_READ:
             # A constant in the place of a table, such as in `values`, has no name.
-            return inside is not None or not first or folded(first or "") in reach.tables
+            return inside is not None or not first or folded(first) in reach.tables | reach.related
         case sqlite3.SQLITE_INSERT | sqlite3.SQLITE_UPDATE | sqlite3.SQLITE_DELETE:
-            return reach.target is not None and (inside is not None or folded(first or "") == reach.target)
+            # The guard lets a statement name its target alone; others are changed by what hangs on that.
+            return reach.target is not None and (inside is not None or folded(first or "") in reach.related)
         case _:
             return False
 

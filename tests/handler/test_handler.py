@@ -82,7 +82,13 @@ def test_every_kind_of_event_is_answered_rightly_again_and_again(handler: Handle
         assert (noted.status_code, noted.content) == (202, b"")
 
         tools = posted(handler, kind, message("tools/list")).json()["result"]["tools"]
-        assert [tool["name"] for tool in tools] == ["list_rag", "search_rag", "query", "vector_search", "schema_inspect"]
+        assert [tool["name"] for tool in tools] == [
+            "list_rag",
+            "search_rag",
+            "query",
+            "vector_search",
+            "schema_inspect",
+        ]
 
         found = posted(handler, kind, call("search_rag", db="notes", q="段落"), encoded=bool(turn % 2)).json()["result"]
         assert found["structuredContent"]["keyword"][0]["source"] == "指南/檢索.md"

@@ -209,7 +209,10 @@ async def test_a_client_that_names_no_media_type_takes_any(transport: Transport)
 async def test_an_unknown_tool_is_a_protocol_error_that_names_those_that_there_are(transport: Transport):
     for body, headers in [(call("drop_tables"), JSON), modern("tools/call", {"name": "drop_tables", "arguments": {}})]:
         error = (await post(transport, body, headers)).json()["error"]
-        assert error == {"code": -32602, "message": "unknown tool; known are list_rag, search_rag, query, vector_search, schema_inspect"}
+        assert error == {
+            "code": -32602,
+            "message": "unknown tool; known are list_rag, search_rag, query, vector_search, schema_inspect",
+        }
 
 
 async def test_an_unknown_method_is_a_protocol_error(transport: Transport):

@@ -35,7 +35,8 @@ SMALLEST = -(2**63)
 TABLES = (
     "create table users (id integer primary key, tenant text not null, name text unique, age, secret text)",
     "create table docs (id integer primary key, tenant text, body text, meta text, day text, n)",
-    "create table orders (id integer primary key, user_id integer references users (id), tenant text, total real)",
+    "create table orders (id integer primary key, user_id integer references users (id) on delete cascade, tenant text,"
+    " total real)",
     "create table pairs (k text, tenant text, v, primary key (k, tenant)) without rowid",
     'create table "odd ""table"" 表" ("select" text, "a b" text, "名" text)',
     "create table open (id integer primary key, label text, n integer)",

@@ -1,6 +1,5 @@
 """Nothing that an agent sends shows or changes a row of another tenant, on either engine."""
 
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ import pytest
 from kura.library.library import Library
 from kura.store.engine import Connection
 from kura.store.sqlite import open_for_reading
-from kura.types import Rules
 from tests.sql.attacks import ATTACKS
 from tests.sql.planted import TENANTS, library_of_file, library_of_server, outcome
+from tests.sql.too_much import TOO_MUCH, ended_in_time
 
 CASES = [
     pytest.param(sql, id=f"{family} {number}")
@@ -21,7 +20,6 @@ CASES = [
     for number, sql in enumerate(statements, 1)
     if family != "too much"
 ]
-HEAVY = [pytest.param(sql, id=str(number)) for number, sql in enumerate(ATTACKS["too much"], 1)]
 DUMPED = (
     "users",
     "docs",
@@ -100,27 +98,7 @@ def test_without_a_tenant_no_statement_tells_of_anybody(place: Place, sql: str):
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
-@pytest.mark.parametrize("sql", HEAVY)
+@pytest.mark.parametrize("sql", TOO_MUCH)
 def test_what_asks_for_too_much_is_ended_in_time_in_a_file(tmp_path: Path, tenant: str, sql: str):
     with closing(library_of_file(tmp_path)) as library:
-        within_time(library, tenant, sql)
-
-
-@pytest.mark.parametrize("tenant", TENANTS)
-@pytest.mark.parametrize("sql", HEAVY)
-def test_what_asks_for_too_much_is_given_up_in_time_on_a_server(tmp_path: Path, tenant: str, sql: str):
-    # One of its own: a server goes on with what nobody waits for any more.
-    with library_of_server(tmp_path) as (library, _):
-        within_time(library, tenant, sql)
-
-
-def within_time(library: Library, tenant: str, sql: str) -> None:
-    [other] = set(TENANTS) - {tenant}
-    rules = Rules(seconds=0.3)
-    outcome(library, tenant, "select 1")
-    begun = time.monotonic()
-    found = outcome(library, tenant, sql, rules=rules)
-    # What it takes to read a statement, and to notice that time is up, comes on top.
-    assert time.monotonic() - begun < rules.seconds + 3
-    assert other not in repr(found)
-    assert outcome(library, tenant, "select count(*) from users")[0] == "answer"
+        ended_in_time(library, tenant, sql)
