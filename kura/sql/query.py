@@ -215,14 +215,13 @@ def _result(answered: Answered, bound: Guarded, caps: Caps) -> Result:
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
     """Names of which none occurs twice, in any spelling that was there before."""
-    taken = set(names)
-    seen: set[str] = set()
+    taken, numbers = set(names), dict[str, int]()
     out: list[str] = []
     for name in names:
-        unique, number = name, 1
-        while unique in seen or (number > 1 and unique in taken):
+        unique, number = name, numbers.get(name, 0) + 1
+        while number > 1 and (unique := f"{name}_{number}") in taken:
             number += 1
-            unique = f"{name}_{number}"
-        seen.add(unique)
+        numbers[name] = number
+        taken.add(unique)
         out.append(unique)
     return tuple(out)

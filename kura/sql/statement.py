@@ -129,12 +129,14 @@ def name_columns(tree: exp.Expr, text: str) -> None:
     texts = _texts(text)
     if len(texts) != len(select.expressions):
         return
-    for node, own in zip(list(select.expressions), texts, strict=True):
+    named: list[exp.Expr] = []
+    for node, own in zip(select.expressions, texts, strict=True):
         core = node
         while isinstance(core, exp.Paren):
             core = core.this
-        if not isinstance(core, exp.Alias | exp.Column | exp.Star):
-            node.replace(exp.Alias(this=node.copy(), alias=exp.to_identifier(own, quoted=True)))
+        plain = isinstance(core, exp.Alias | exp.Column | exp.Star)
+        named.append(node if plain else exp.Alias(this=node, alias=exp.to_identifier(own, quoted=True)))
+    select.set("expressions", named)
 
 
 _END = {
