@@ -43,6 +43,30 @@ class LoadedColumn:
         return self.rows.vectors.nbytes + self.rows.norms.nbytes + 8 * (len(self.keys) + 2 * len(self.wrong_length))
 
 
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """What a session sees of a loaded column.
+
+    Attributes:
+        mask: Which of its usable vectors, of shape (n,); None is all.
+        size: How many those are.
+        wrong_length: How many of its values that are no vector of this length.
+        not_finite: How many of its vectors with a number that is none.
+        zero: How many of its vectors that are zero.
+        lengths: How many numbers each value of a wrong length has, as `LoadedColumn.lengths`.
+    """
+
+    mask: NDArray[np.bool_] | None
+    size: int
+    wrong_length: int
+    not_finite: int
+    zero: int
+    lengths: Keys
+
+
+_MOST_SEEN = 64  # answers to who sees which rows
+
+
 class Columns:
     """What one database's columns take of memory; those used longest ago go first. For many threads at once."""
 
@@ -51,6 +75,23 @@ class Columns:
         self.most = most
         self._lock = threading.Lock()
         self._loaded: OrderedDict[Hashable, LoadedColumn] = OrderedDict()
+        self._seen: OrderedDict[Hashable, tuple[object, SeenRows]] = OrderedDict()
+
+    def seen(self, name: Hashable, version: object) -> SeenRows | None:
+        """What was kept under that name, if it is of that version of the database."""
+        with self._lock:
+            kept_version, found = self._seen.get(name, (None, None))
+            return found if version is not None and kept_version == version else None
+
+    def keep_seen(self, name: Hashable, version: object, seen: SeenRows) -> None:
+        """Keep what a session sees for whoever asks next."""
+        if version is None:
+            return
+        with self._lock:
+            self._seen[name] = version, seen
+            self._seen.move_to_end(name)
+            while len(self._seen) > _MOST_SEEN:
+                self._seen.popitem(last=False)
 
     def get(self, name: Hashable, version: object) -> LoadedColumn | None:
         """The column of that name, if it is of that version of the database."""

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from kura.library.columns import LoadedColumn
 from kura.sql.dialect import written
+from kura.sql.grammar import function_name, nodes
 from kura.sql.guard import Binding, Value
 from kura.sql.schema import Column, Schema, Table
 from kura.store.engine import Asked, Caps, Reach, Row, folded, quoted, rows_per_answer
@@ -119,24 +120,43 @@ def size_of_column(connection: Asked, wanted: VectorColumn, dimension: int) -> i
     return int(count) * (4 * dimension + 16)
 
 
-def visible_keys(
-    connection: Asked, binding: Binding, wanted: VectorColumn, filtered: tuple[str, Value] | None, seconds: float
-) -> list[Row] | None:
-    """What names the rows that a session may see and that pass a filter; None for all rows.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A statement of ours that names the rows which a session may see and which pass a filter.
 
-    Args:
-        connection: Inside the transaction that the column is read in.
-        binding: Of the session to the database.
-        wanted: The column.
-        filtered: A column of the table and the value that it is to have.
-        seconds: It is ended after so long.
+    Attributes:
+        sql: The statement.
+        params: Its values.
+        steady: Whether it names the same rows as long as the database does not change.
     """
+
+    sql: str
+    params: tuple[Value, ...]
+    steady: bool
+
+
+def selection(binding: Binding, wanted: VectorColumn, filtered: tuple[str, Value] | None) -> Selection | None:
+    """What names the rows that a session may see and that pass a filter; None for all rows."""
     if filtered is None and not binding.policed(wanted.table):
         return None
     select = _select(binding, wanted.table, list(named(wanted.table).expressions), filtered)
+    timely = any(
+        isinstance(node, exp.CurrentDate | exp.CurrentTime | exp.CurrentTimestamp)
+        or (isinstance(node, exp.Anonymous) and function_name(node) in _TIMELY)
+        for node in nodes(select)
+    )
+    return Selection(written(select), binding.values(), not timely)
+
+
+def selected(connection: Asked, wanted: VectorColumn, what: Selection, seconds: float) -> list[Row]:
+    """The rows that a selection names, by what names them.
+
+    Raises:
+        OutOfTime: if that takes longer than so many seconds.
+    """
     caps = Caps(rows=2**62, bytes=2**62, seconds=seconds)
     reach = Reach(frozenset({folded(wanted.table.name)}), _FUNCTIONS)
-    return connection.ask(written(select), binding.values(), reach, caps).rows
+    return connection.ask(what.sql, what.params, reach, caps).rows
 
 
 def rows_named(
@@ -160,7 +180,8 @@ def rows_named(
             "(" + ", ".join(f"?{first + place * len(by) + each + 1}" for each in range(len(by))) + ")"
             for place in range(len(some))
         )
-        sql = f"{written(select)} and ({', '.join(by)}) in (values {tuples})"
+        select.set("where", exp.Where(this=exp.Paren(this=select.args["where"].this)))
+        sql = f"{written(select)} AND ({', '.join(by)}) IN (VALUES {tuples})"
         reach = Reach(frozenset({folded(wanted.table.name)}), _FUNCTIONS)
         caps = Caps(rows=2**62, bytes=2**62, seconds=seconds)
         for row in connection.ask(sql, (*fresh.values(), *values), reach, caps).rows:
@@ -168,6 +189,7 @@ def rows_named(
     return found
 
 
+_TIMELY = frozenset({"date", "datetime", "time"})
 _FUNCTIONS = frozenset(
     {"coalesce", "date", "datetime", "ifnull", "iif", "instr", "length", "lower", "ltrim", "nullif", "rtrim", "substr",
      "time", "trim", "typeof", "upper", "like", "glob"}

@@ -17,13 +17,14 @@ from kura.sql.columns import (
     joined,
     parts_of,
     rows_named,
+    selection,
     size_of_column,
     vector_columns,
-    visible_keys,
 )
 from kura.sql.guard import KNOWLEDGE_COLUMNS, Binding, Known, Value
 from kura.sql.query import context, database
-from kura.store.engine import Asked, Connection, Row, folded, quoted
+from kura.sql.ranking import Ranked, Seeing, among, other_length
+from kura.store.engine import Asked, Connection, folded, quoted
 from kura.store.segments import Vectors
 from kura.store.sources import STATE, State
 from kura.types import Rules, Session
@@ -161,19 +162,17 @@ def _in_table_once(
         if filtered is not None and folded(filtered[0]) not in wanted.table.names:
             there = ", ".join(f'"{column.name}"' for column in wanted.table.columns)
             raise ArgumentError(f'invalid argument: "filter_column" must be a column of "{wanted.table.name}": {there}')
-        binding = Binding("", (), session, known)
         if wanted.dimension not in {None, len(vector)}:
-            raise _other_length(wanted, len(vector), str(wanted.dimension))
-        seen = visible_keys(connection, binding, wanted, None, rules.seconds)
-        passing = seen
-        if filtered is not None:
-            fresh = Binding("", (), session, known)
-            passing = visible_keys(connection, fresh, wanted, filtered, rules.seconds)
-        ranked = _Ranked(wanted, vector, k, metric)
-        for part in _parts(base, connection, wanted, len(vector), version):
-            ranked.add(part, seen, passing)
+            raise other_length(wanted, len(vector), str(wanted.dimension))
+        parts = _parts(base, connection, wanted, len(vector), version)
+        seeing = Seeing(base, connection, wanted, len(vector), version if isinstance(parts, list) else None, rules)
+        visible = selection(Binding("", (), session, known), wanted, None)
+        passing = visible if filtered is None else selection(Binding("", (), session, known), wanted, filtered)
+        ranked = Ranked(wanted, vector, k, metric)
+        for part in parts:
+            ranked.add(part, seeing.of(part, visible), seeing.of(part, passing).mask)
         ranked.require_fitting()
-        results = _described(connection, binding, wanted, ranked.best, rules)
+        results = _described(connection, Binding("", (), session, known), wanted, ranked.best, rules)
     return Found(wanted.table.name, wanted.column.name, ranked.size, results, ranked.left_out)
 
 
@@ -190,56 +189,6 @@ def _parts(
         loaded = joined(list(parts), dimension, version)
         base.columns.keep(key, loaded)
     return [loaded]
-
-
-class _Ranked:
-    """The nearest of the parts that were added, and counts of what the session sees of them."""
-
-    def __init__(self, wanted: VectorColumn, vector: NDArray[np.float32], k: int, metric: Metric) -> None:
-        self._wanted, self._vector, self._k = wanted, vector, k
-        self._metric: Metric = metric
-        self.size = 0
-        self.left_out = {"wrong_length": 0, "not_finite": 0, "zero": 0}
-        self.best: list[tuple[float, tuple[object, ...]]] = []
-        self._lengths: list[NDArray[np.int64]] = []
-
-    def add(self, part: LoadedColumn, seen: Sequence[Row] | None, passing: Sequence[Row] | None) -> None:
-        visible = _keys(seen, part)
-        self.size += _count(part.keys, visible)
-        for reason, keys in (
-            ("wrong_length", part.wrong_length),
-            ("not_finite", part.not_finite),
-            ("zero", part.zero),
-        ):
-            self.left_out[reason] += _count(keys, visible)
-        self._lengths.append(
-            part.lengths if visible is None else part.lengths[_among(part.wrong_length, visible)],
-        )
-        ranked = visible if passing is seen else _keys(passing, part)
-        mask = None if ranked is None else _among(part.keys, ranked)
-        places, distances = nearest(part.rows, self._vector, self._k, self._metric, mask)
-        keys = part.keys[places].tolist()
-        names = [(key,) if part.names is None else part.names[key] for key in keys]
-        self.best += zip(distances.tolist(), names, strict=True)
-        self.best = sorted(self.best, key=lambda each: each[0])[: self._k]  # stable: parts come in order
-
-    def require_fitting(self) -> None:
-        """Refuse a vector of a length that none of the visible ones has, if those have another one.
-
-        Raises:
-            ArgumentError: if so; it names the length that most of them have.
-        """
-        lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
-        if self.size or not len(lengths):
-            return
-        lengths = lengths[lengths > 0]
-        if not len(lengths):
-            raise ArgumentError(
-                f'invalid argument: "{self._wanted.column.name}" of "{self._wanted.table.name}" holds no vectors (blobs'
-                " of little-endian float32)"
-            )
-        values, counts = np.unique(lengths, return_counts=True)
-        raise _other_length(self._wanted, len(self._vector), str(values[np.argmax(counts)]))
 
 
 def _column(known: Known, table: str, column: str) -> VectorColumn:
@@ -259,38 +208,6 @@ def _column(known: Known, table: str, column: str) -> VectorColumn:
         if folded(each.name) == folded(column):
             return VectorColumn(found, each, declared_dimension(each))
     raise ArgumentError(f'invalid argument: "{found.name}" has no column "{column[:100]}"; {hint}')
-
-
-def _other_length(wanted: VectorColumn, length: int, there: str) -> ArgumentError:
-    return ArgumentError(
-        f'invalid argument: "query_vector" has {length} numbers; the vectors in "{wanted.table.name}"'
-        f'."{wanted.column.name}" have {there}'
-    )
-
-
-def _keys(rows: Sequence[Sequence[object]] | None, loaded: LoadedColumn) -> NDArray[np.int64] | None:
-    """Rows' names as the loaded column has them."""
-    if rows is None:
-        return None
-    if loaded.names is None:
-        keys = np.array([row[0] for row in rows], np.int64)
-    else:
-        numbers = {name: number for number, name in enumerate(loaded.names)}
-        keys = np.array([numbers[name] for row in rows if (name := tuple(row)) in numbers], np.int64)
-    keys.sort()
-    return keys
-
-
-def _among(keys: NDArray[np.int64], visible: NDArray[np.int64]) -> Mask:
-    """Which of `keys` are among `visible`, which is ascending."""
-    if not len(visible):
-        return np.zeros(len(keys), np.bool_)
-    places = np.minimum(np.searchsorted(visible, keys), len(visible) - 1)
-    return visible[places] == keys
-
-
-def _count(keys: NDArray[np.int64], visible: NDArray[np.int64] | None) -> int:
-    return len(keys) if visible is None else int(np.count_nonzero(_among(keys, visible)))
 
 
 def _described(
@@ -368,7 +285,7 @@ def _in_chunks_once(
             sql = f"select distinct c.vector_id {joined} where c.vector_id is not null{condition}"
             passing = np.array([row[0] for row in connection.rows(sql, params)], np.int64)
             passing.sort()
-            mask &= _among(ids, passing)
+            mask &= among(ids, passing)
         places, distances = nearest(rows, vector, k, metric, None if mask.all() else mask)
         wanted = ids[places].tolist()
         shown = "c.id, c.source_id, c.ordinal, c.heading, c.first_line, c.last_line, c.content"

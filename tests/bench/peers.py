@@ -30,9 +30,15 @@ def numpy_nearest(rows: Floats) -> Nearest:
 
 def faiss_nearest(rows: Floats) -> Nearest:
     """faiss, flat, by inner product, in one thread."""
+    return faiss_flat(rows, "IP")
+
+
+def faiss_flat(rows: Floats, metric: str) -> Nearest:
+    """faiss, flat, in one thread, by inner product (`IP`), squared distance (`L2`) or absolute differences (`L1`)."""
     faiss = _module("faiss")
     faiss.omp_set_num_threads(1)
-    index = faiss.IndexFlatIP(rows.shape[1])
+    kinds = {"IP": faiss.METRIC_INNER_PRODUCT, "L2": faiss.METRIC_L2, "L1": faiss.METRIC_L1}
+    index = faiss.IndexFlat(rows.shape[1], kinds[metric])
     index.add(rows)
 
     def nearest(query: Floats, k: int) -> list[int]:

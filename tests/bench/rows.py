@@ -12,6 +12,7 @@ from tests.bench.published import hosted, loading, pushing
 from tests.bench.reindex import reindex
 from tests.bench.serving import warm
 from tests.bench.start import start
+from tests.bench.tables import asked, materialized, metrics, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,29 @@ ROWS: dict[str, Row] = {
         "Row `start` with the database on a server, and what importing the driver costs by itself, and httpx.",
         "Beside what row `start` tells, the driver's import is what is added: libsql-client brings aiohttp, a third of"
         " the peer by itself. Loading ten thousand vectors takes a seventh of that.",
+    ),
+    "metrics": Row(
+        metrics,
+        "The exact ten nearest of the largest matrix by each metric of `vector_search` (`kura.vectors.metrics`), beside"
+        " the limit of row `nearest`, and beside faiss, flat and in one thread, by inner product, squared distance or"
+        " absolute differences.",
+    ),
+    "query": Row(
+        asked,
+        "`kura.sql.query.query` on a table of 100,000 rows with a policy, of which a hundredth are the session's,"
+        " beside the bare statement on an open connection, which sees all rows; and of that time, what reading, checking and"
+        " rewriting the statement take.",
+    ),
+    "materialized": Row(
+        materialized,
+        "A statement whose rows are put aside before anything else is evaluated, beside the same with SQLite left to"
+        " merge the policy into it, which would tell of other rows; and one in which nothing can fail, so that it is"
+        " merged.",
+    ),
+    "visible": Row(
+        visible,
+        "`vector_search` by cosine in a table with policies, after it has answered before, by how many of the rows the"
+        " session sees; beside the matrix alone, whose rows are all compared.",
     ),
     "push": Row(
         pushing,
