@@ -20,7 +20,7 @@ page is written by `python -m tests.bench --write docs/benchmarks.md`, as the ru
 is missed.
 
 ```console
-$ make bench                                 # all rows, in about four minutes on two cores
+$ make bench                                 # all rows, in about five minutes on two cores
 $ .venv/bin/python -m tests.bench nearest    # some rows, by name
 $ .venv/bin/python -m tests.bench --json     # one JSON object a line
 ```
