@@ -39,7 +39,8 @@ ROWS: dict[str, Row] = {
         " `argpartition`, sort), faiss, usearch and sqlite-vec (in memory, over apsw), each exact and in one thread;"
         " the note says how many of their ids are ours.",
         "The products read the matrix at about the limit. Of ten thousand rows that takes a quarter of a millisecond,"
-        " beside which choosing ten of all scores counts. What reads less than the matrix (eight-bit codes first, then the best"
+        " beside which choosing ten of all scores counts. What reads less than the matrix (eight-bit codes first,"
+        " then the best"
         " few exactly) would need another library: numpy multiplies small integers ten times more slowly than float32.",
     ),
     "start": Row(
@@ -106,7 +107,8 @@ ROWS: dict[str, Row] = {
     "query": Row(
         asked,
         "`kura.sql.query.query` on a table of 100,000 rows with a policy, of which a hundredth are the session's,"
-        " beside the bare statement on an open connection, which sees all rows; and of that time, what reading, checking"
+        " beside the bare statement on an open connection, which sees all rows; and of that time, what reading,"
+        " checking"
         " and rewriting the statement take. What a quick one costs beyond its guard is a connection of its own, and"
         " reading tables and policies anew, so that none is ever out of date.",
     ),
