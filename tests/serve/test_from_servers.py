@@ -152,6 +152,7 @@ def test_every_wrong_answer_of_a_server_is_an_error_that_names_the_database(tmp_
             each.__exit__()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_search_that_breaks_off_is_an_error_and_the_next_one_the_right_answer(
     tmp_path: Path, here: Path, server: Server, key: Key, share: float

@@ -160,6 +160,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
         yield of("full", [*TENANTS]), {tenant: of(tenant, [tenant]) for tenant in TENANTS}
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(sql=statements(), tenant=st.sampled_from(TENANTS))
 def test_rows_of_others_make_no_difference_in_a_file(files: Pair, sql: str, tenant: str):

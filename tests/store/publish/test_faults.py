@@ -229,6 +229,7 @@ def test_a_token_to_read_with_changes_nothing_and_serves_for_plan_and_pull(
                 planned(catalog, entry, remote)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [4_096, 6_000])
 def test_large_vectors_and_passages_travel_both_ways(catalog: Catalog, remote: Connection, dimension: int):
     embedder = HashingEmbedder(dimension)
