@@ -1,14 +1,20 @@
-"""From settings to what they choose, the embedder and the servers: the same way for every entry point."""
+"""From settings to what they choose: the embedder, the servers, who may come in; the same way for every entry point."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from kura.access.keys import KeyRing, read_keys
+from kura.access.trust import Trust
 from kura.embed.choose import Identity, identify_embedder, load_embedder
 from kura.embed.endpoint import Endpoint
 from kura.errors import ConfigurationError
 from kura.settings import Settings
 from kura.store.address import Patience
+from kura.store.catalog import Catalog
 from kura.store.elsewhere import Elsewhere, named
+from kura.store.keys import Key
+from kura.store.looked import Reread
 from kura.store.tokens import Tokens
 
 if TYPE_CHECKING:  # as in kura.embed: numpy is not needed to choose
@@ -95,6 +101,42 @@ def elsewhere_of(settings: Settings) -> Elsewhere | None:
         catalog=settings.catalog,
         refresh_seconds=settings.refresh_seconds,
         patience=_SERVING,
+    )
+
+
+def ring_of(settings: Settings, catalog: Catalog, elsewhere: Elsewhere | None) -> KeyRing:
+    """The API keys that callers may send: those of the settings, of this machine's catalog, and of the one on a server.
+
+    Raises:
+        ConfigurationError: if those of the settings are not in the form that they should be.
+    """
+    given: list[Callable[[], Sequence[Key]]] = []
+    if settings.keys is not None:
+        keys = read_keys(settings.keys.get_secret_value(), "KURA_KEYS")
+        given.append(lambda: keys)
+    if settings.keys_file is not None:
+        name = "KURA_KEYS_FILE"
+        given.append(Reread(settings.keys_file, lambda text: read_keys(text, name), name).get)
+    catalogs: list[Callable[[], Sequence[Key]]] = [catalog.keys]
+    if elsewhere is not None and settings.catalog is not None:
+        catalogs.append(elsewhere.keys)
+    return KeyRing(given, catalogs)
+
+
+def trust_of(settings: Settings) -> Trust | None:
+    """Which access tokens callers may send; None where the settings name nobody who issues any."""
+    if not settings.oauth_issuers or settings.oauth_resource is None:
+        return None
+    return Trust(
+        resource=settings.oauth_resource,
+        issuers=settings.oauth_issuers,
+        audiences=settings.oauth_audiences or (settings.oauth_resource,),
+        algorithms=settings.oauth_algorithms,
+        leeway=settings.oauth_leeway,
+        tenant_claim=settings.oauth_tenant_claim,
+        user_claim=settings.oauth_user_claim,
+        databases_claim=settings.oauth_databases_claim,
+        scope_prefix=settings.oauth_scope_prefix,
     )
 
 

@@ -8,6 +8,10 @@
     │   └── OutOfTime            422  it took longer than it may
     ├── CredentialError          401  no credential, or not a valid one
     ├── Forbidden                403  a valid credential that does not reach this far
+    │   └── MissingScope         403  it is not good for this
+    ├── TooManyRequests          429  more than the caller may send
+    ├── AnswerTooLong            422  it would be more than may be sent
+    ├── IssuerUnreachable        503  who signs the credential cannot be asked for its keys
     ├── Unavailable              503  a database that may be seen but cannot be used now
     ├── BranchFailed             502  keyword or semantic search was asked for and did not work
     │   └── NotReady             502  semantic search is not configured, loading, or waiting for vectors
@@ -79,10 +83,18 @@ class OutOfTime(QueryFailed):
 
 
 class CredentialError(KuraError):
-    """No credential was sent, or it is not a valid one."""
+    """No credential was sent, or it is not a valid one.
+
+    Attributes:
+        sent: Whether there was one.
+    """
 
     code = "unauthorized"
     status = 401
+
+    def __init__(self, text: str, *, sent: bool = True) -> None:
+        super().__init__(text)
+        self.sent = sent
 
 
 class Forbidden(KuraError):
@@ -90,6 +102,55 @@ class Forbidden(KuraError):
 
     code = "forbidden"
     status = 403
+
+
+class MissingScope(Forbidden):
+    """The credential is valid, but not good for what was asked.
+
+    Attributes:
+        scope: The scope that is missing.
+    """
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f'the credential lacks the scope "{scope}", which this needs')
+        self.scope = scope
+
+
+class TooManyRequests(KuraError):
+    """The caller sends more than it may.
+
+    Attributes:
+        seconds: After how long it may send again.
+    """
+
+    code = "too_many_requests"
+    status = 429
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"too many requests; send the next one in {seconds} seconds")
+        self.seconds = seconds
+
+
+class AnswerTooLong(KuraError):
+    """The answer would be longer than may be sent."""
+
+    code = "answer_too_long"
+    status = 422
+
+    def __init__(self, length: int, most: int) -> None:
+        super().__init__(
+            f"the answer would be {length:,} bytes long, and at most {most:,} can be sent; ask for less: a smaller"
+            " limit or k, fewer or shorter columns"
+        )
+
+
+class IssuerUnreachable(KuraError):
+    """The authorization server that a credential names cannot be asked for its keys now."""
+
+    code = "issuer_unreachable"
+    status = 503
 
 
 class Unavailable(KuraError):

@@ -9,6 +9,7 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from kura.access.trust import ALGORITHMS, require_identifier
 from kura.embed.choose import Choice
 from kura.errors import ConfigurationError
 from kura.types import Rules
@@ -89,11 +90,47 @@ class Settings(BaseSettings):
         default=None,
         description="SHA-256, in lower-case hex, of the bearer key that HTTP callers must send",
     )
+    keys: SecretStr | None = Field(
+        default=None, description="API keys, of each its hash and what it opens, as `kura keys export` prints them"
+    )
+    keys_file: Path | None = Field(default=None, description="a file of such keys; it is read again when it changes")
+    oauth_issuers: Names = Field(
+        default=(),
+        description="authorization servers whose access tokens are taken, as they name themselves: https URLs",
+    )
+    oauth_resource: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="the URL of this server's endpoint as clients know it, such as https://kura.example/mcp",
+    )
+    oauth_audiences: Names = Field(
+        default=(), description="what a token must be for, one of them; left out, KURA_OAUTH_RESOURCE"
+    )
+    oauth_algorithms: Names = Field(
+        default=("RS256", "PS256", "ES256", "EdDSA"), description="how tokens may be signed"
+    )
+    oauth_leeway: float = Field(default=30.0, ge=0, le=300, description="seconds by which clocks may differ")
+    oauth_tenant_claim: str | None = Field(
+        default=None, max_length=200, description="the claim of a token that names its tenant; dots lead into objects"
+    )
+    oauth_user_claim: str = Field(default="sub", max_length=200, description="the claim that names the user")
+    oauth_databases_claim: str | None = Field(
+        default=None, max_length=200, description="the claim that lists the databases; without it there is no limit"
+    )
+    oauth_scope_prefix: str = Field(
+        default="", max_length=200, description="put before `search`, `sql`, `sql:write` in the scopes of tokens"
+    )
     public: bool = Field(default=False, description="serve to anyone without a credential, read-only; said explicitly")
     allowed_hosts: Names = Field(
         default=(), description="host names, besides loopback, that HTTP requests may be addressed to"
     )
     allowed_origins: Names = Field(default=(), description="browser origins that may call, such as https://app.example")
+    request_seconds: float = Field(
+        default=25.0, gt=0, le=900, description="an HTTP request is ended with status 504 after so many seconds"
+    )
+    rate_limit: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="HTTP requests a minute from each caller, counted by each process"
+    )
     refresh_seconds: float = Field(
         default=1.0, ge=0, le=3600, description="a running process looks for newly indexed content at most this often"
     )
@@ -124,6 +161,11 @@ class Settings(BaseSettings):
         default="warning", description="diagnostics below this level are not written to stderr"
     )
 
+    log_queries: bool = Field(default=False, description="write the words of queries to the log; said explicitly")
+    traces_to: SecretStr | None = Field(
+        default=None, description="where OpenTelemetry traces are sent (OTLP over HTTP), such as http://127.0.0.1:4318"
+    )
+
     @property
     def rules(self) -> Rules:
         """What agents may do with SQL."""
@@ -135,7 +177,19 @@ class Settings(BaseSettings):
             raise ValueError("KURA_ALLOW_WRITES cannot be set together with KURA_PUBLIC, which is for reading alone")
         return self
 
-    @field_validator("allowed_hosts", "allowed_origins", "allow_writes", mode="before")
+    @model_validator(mode="after")
+    def _whole_trust(self) -> "Settings":
+        if self.oauth_issuers and self.oauth_resource is None:
+            raise ValueError(
+                "KURA_OAUTH_ISSUERS needs KURA_OAUTH_RESOURCE, the URL of this server's endpoint as clients know it,"
+                " such as https://kura.example/mcp: tokens for anything else must be refused"
+            )
+        return self
+
+    @field_validator(
+        "allowed_hosts", "allowed_origins", "allow_writes", "oauth_issuers", "oauth_audiences", "oauth_algorithms",
+        mode="before",
+    )  # fmt: skip
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(v.strip() for v in value.split(",") if v.strip()) if isinstance(value, str) else value
@@ -152,7 +206,7 @@ class Settings(BaseSettings):
             raise ValueError("a name stands there twice")
         return {name.strip(): url.strip() for name, _, url in pairs}
 
-    @field_validator("data_dir", "cache_dir", "model_file", "database_tokens_file", "vector_copies")
+    @field_validator("data_dir", "cache_dir", "model_file", "database_tokens_file", "keys_file", "vector_copies")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         try:
@@ -160,7 +214,21 @@ class Settings(BaseSettings):
         except RuntimeError:
             raise ValueError("the path names the home of a user that there is none of") from None
 
-    @field_validator("embedding_url")
+    @field_validator("oauth_issuers", "oauth_resource")
+    @classmethod
+    def _identifiers(cls, value: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        for url in (value,) if isinstance(value, str) else value or ():
+            require_identifier(url)
+        return value
+
+    @field_validator("oauth_algorithms")
+    @classmethod
+    def _asymmetric(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not set(value) <= set(ALGORITHMS):
+            raise ValueError(f"it must be some of {', '.join(ALGORITHMS)}")
+        return value
+
+    @field_validator("embedding_url", "traces_to")
     @classmethod
     def _http(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:

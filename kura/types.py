@@ -5,6 +5,12 @@ from typing import Literal
 
 Mode = Literal["keyword", "semantic"]
 
+Scope = Literal["search", "sql", "sql:write"]
+"""What a credential is good for: finding passages; reading tables; changing them where the operator allows it."""
+
+SCOPES: frozenset[Scope] = frozenset({"search", "sql", "sql:write"})
+READING: frozenset[Scope] = frozenset({"search", "sql"})
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -69,11 +75,13 @@ class Session:
         tenant_id: Whose databases are visible besides those that belong to nobody; None sees only the latter.
         user_id: The user within the tenant, for row-level policies.
         databases: Names that the caller is limited to; None is no limit.
+        scopes: What the caller's credential is good for.
     """
 
     tenant_id: str | None = None
     user_id: str | None = None
     databases: frozenset[str] | None = None
+    scopes: frozenset[Scope] = SCOPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,9 @@ class Principal:
         tenant: The caller's tenant, or None.
         user: The caller's user id, or None.
         databases: Names that the caller is limited to; None is no limit.
+        scopes: What the caller's credential is good for.
+        name: What logs and limits call the caller: `key:` and the id of a key, `token:` and a digest of who a token is
+            for. It holds no secret. None where there is no credential; such callers are told apart by their address.
         believed: Whether a call's own `tenant_id` and `user_id` are taken at their word where this principal leaves
             them open. True only where the caller owns the process (stdio); never over HTTP.
     """
@@ -91,6 +102,8 @@ class Principal:
     tenant: str | None = None
     user: str | None = None
     databases: frozenset[str] | None = None
+    scopes: frozenset[Scope] = SCOPES
+    name: str | None = None
     believed: bool = False
 
 

@@ -29,14 +29,15 @@ COMMANDS = dict(commands(root))
 
 
 def test_every_setting_is_documented_with_its_default():
-    documented = dict(re.findall(r"^\| `KURA_([A-Z_]+)` \| (.*?) \|", README, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `KURA_([A-Z_]+)` \|(.*?)\|", README, re.MULTILINE))
     assert {name.upper() for name in Settings.model_fields} == set(documented)
     for name, field in Settings.model_fields.items():
-        shown = documented[name.upper()].strip("`")
+        shown = documented[name.upper()].strip(" `")
         if isinstance(field.default, bool):
             assert shown == str(field.default).lower(), name
         elif isinstance(field.default, int | float | str):
-            assert shown == f"{field.default:g}" if isinstance(field.default, float) else str(field.default), name
+            default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+            assert shown == default, name
 
 
 def test_every_command_is_documented():

@@ -1,7 +1,7 @@
 """From who is calling to what one call may see."""
 
-from kura.errors import Forbidden
-from kura.types import Principal, Session
+from kura.errors import Forbidden, MissingScope
+from kura.types import Principal, Scope, Session
 
 
 def open_session(principal: Principal, tenant_id: str | None, user_id: str | None) -> Session:
@@ -22,7 +22,18 @@ def open_session(principal: Principal, tenant_id: str | None, user_id: str | Non
         tenant_id=_settle("tenant_id", principal.tenant, tenant_id, believed=principal.believed),
         user_id=_settle("user_id", principal.user, user_id, believed=principal.believed),
         databases=principal.databases,
+        scopes=principal.scopes,
     )
+
+
+def require(session: Session, scope: Scope) -> None:
+    """Check that the caller's credential is good for something.
+
+    Raises:
+        MissingScope: if it is not.
+    """
+    if scope not in session.scopes:
+        raise MissingScope(scope)
 
 
 def may_see(session: Session, name: str, tenant: str | None) -> bool:

@@ -44,6 +44,7 @@ _COMMANDS = {
     "backup": "publishing",
     "sql": "tables",
     "policy": "tables",
+    "keys": "keys",
     "model": "models",
 }
 

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import click
 
 from kura import __version__
 from kura.cli.root import data_dir_option
-from kura.errors import ArgumentError, StoreError
+from kura.errors import ArgumentError, ConfigurationError, StoreError
 from kura.settings import Settings, read_settings
 
 DEFAULT_PORT = 8080
@@ -52,10 +52,14 @@ def mcp_command(data_dir: Path | None, tenant: str | None, user: str | None, all
     from kura.types import Principal
 
     principal = Principal(tenant=settings.tenant, user=settings.user, believed=True)
-    library = open_library(settings)
+    library, flush = open_library(settings), _traced(settings)
     library.start()
-    serve_stdio(build_server(library, lambda _request: principal, version=__version__))
+    serve_stdio(
+        build_server(library, lambda _request: principal, version=__version__, log_queries=settings.log_queries)
+    )
     library.close()
+    if flush is not None:
+        flush()
 
 
 @click.command("serve")
@@ -76,13 +80,19 @@ def serve_command(
     """Serve MCP at POST /mcp, and REST below /api, until stopped.
 
     While it runs, the file `endpoint` in the data directory holds its URL. On an address that other machines reach it
-    starts only with KURA_KEY_HASH (callers send the key) or KURA_PUBLIC=true.
+    starts only where something says who may come in: keys (`kura keys`, KURA_KEYS, KURA_KEY_HASH), authorization
+    servers (KURA_OAUTH_ISSUERS), or KURA_PUBLIC=true.
     """
     settings = _settings(data_dir, tenant, user, allow_writes)
+    from kura.chosen import elsewhere_of, ring_of, trust_of
     from kura.cli.library import open_library
     from kura.serve.http import serve_http
+    from kura.store.catalog import Catalog
 
-    library = open_library(settings)
+    elsewhere = elsewhere_of(settings)
+    ring, trust = ring_of(settings, Catalog(settings.data_dir), elsewhere), trust_of(settings)
+    flush = _traced(settings)
+    library = open_library(settings, elsewhere=elsewhere)
     library.start()
     try:
         serve_http(
@@ -95,12 +105,20 @@ def serve_command(
             public=settings.public,
             tenant=settings.tenant,
             user=settings.user,
+            ring=ring,
+            trust=trust,
             allowed_hosts=settings.allowed_hosts,
             allowed_origins=settings.allowed_origins,
+            seconds=settings.request_seconds,
+            requests_a_minute=settings.rate_limit,
+            log_queries=settings.log_queries,
+            traced=flush is not None,
             ready=lambda url: click.echo(f"serving {url}/mcp (Ctrl-C stops)", err=True),
         )
     finally:
         library.close()
+        if flush is not None:
+            flush()
 
 
 @click.group("port")
@@ -144,6 +162,21 @@ def pinned_port(data_dir: Path) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise ArgumentError("the pinned port is not a number from 1 to 65535; set it again with: kura port set N")
     return int(text)
+
+
+def _traced(settings: Settings) -> Callable[[], None] | None:
+    """Send traces where the settings say; returns what sends the last ones.
+
+    Raises:
+        ConfigurationError: if what sends them is not installed.
+    """
+    if settings.traces_to is None:
+        return None
+    try:
+        from kura.serve.tracing import trace_to
+    except ImportError:
+        raise ConfigurationError('KURA_TRACES_TO needs the extra "traces": pip install "kura-rag[traces]"') from None
+    return trace_to(settings.traces_to.get_secret_value(), __version__)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kura.errors import StoreError
+from kura.events import tell
 from kura.library.columns import Columns
 from kura.store.copies import keep, kept
 from kura.store.engine import Reader
@@ -25,6 +26,7 @@ class KnowledgeBase:
 
     def __init__(
         self,
+        name: str,
         reader: Reader,
         executor: ThreadPoolExecutor,
         refresh_seconds: float,
@@ -37,6 +39,7 @@ class KnowledgeBase:
         """Keep what is needed; vectors are loaded when they are first asked for.
 
         Args:
+            name: What it was called when it was opened, for those who watch.
             reader: Of the database.
             executor: Where to load.
             refresh_seconds: The version is looked at no more often than this.
@@ -45,6 +48,7 @@ class KnowledgeBase:
             threads: Where searches in it run; those of a database on a server are its own.
             copy: The file in which they are kept for the next start; None is no file.
         """
+        self.name = name
         self.reader = reader
         self.created_at = opened.created_at
         self.swapped = False  # whether it was last seen to belong to another owner
@@ -138,10 +142,19 @@ class KnowledgeBase:
             known, room, copy = self._vectors, self._room, self._copy
             if known is None and copy is not None:
                 known = kept(copy)
-            before = known
+            before, began = known, time.perf_counter()
             vectors = self.reader.read_here(lambda connection: load(connection, known, room), whole=False)
             self.note(vectors.state)
             self._vectors = vectors
+            if before is None or before.state != vectors.state:
+                tell(
+                    "loaded" if before is None else "refreshed",
+                    database=self.name,
+                    version=vectors.state.version,
+                    vectors=vectors.counts.vectors,
+                    place=vectors.place,
+                    seconds=time.perf_counter() - began,
+                )
             if copy is not None and (before is None or before.state.generation != vectors.state.generation):
                 # Not before it is in use: nobody waits for the file.
                 self._executor.submit(keep, copy, vectors)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from kura.access.principal import may_see
 from kura.embed import Embedder
 from kura.errors import EmbedderError, KuraError, StoreError, Unavailable, UnknownDatabase
+from kura.events import tell
 from kura.library.knowledge import KnowledgeBase, require_owner
 from kura.store import sqlite
 from kura.store.catalog import Catalog, Entry, explained, listed
@@ -128,6 +129,20 @@ class Library:
         entries = await self.registered(session)
         return await self.in_thread(self._opened_of, entries)
 
+    async def opened(self, session: Session) -> list[tuple[Entry, KnowledgeBase | None]]:
+        """The databases that the session may see, each with what is open of it; nothing is opened or waited for."""
+        return [(entry, self._open_already(entry)) for entry in await self.registered(session)]
+
+    def embedder_state(self) -> str:
+        """The embedder's name, or why there is none: `none`, `loading`, `failed`."""
+        loading = self.embedder()
+        if not loading.done():
+            return "loading"
+        if loading.exception() is not None:
+            return "failed"
+        embedder = loading.result()
+        return "none" if embedder is None else embedder.name
+
     async def open(self, session: Session, name: str) -> KnowledgeBase:
         """The database of that name, opened.
 
@@ -234,11 +249,13 @@ class Library:
             raise error
         threads = self._threads_of(entry)
         reader = self._reader(entry, threads)
+        began = time.perf_counter()
         try:
             known = reader.read_here(partial(_described, tenant=entry.tenant), whole=False)
         except StoreError as error:
             reader.close()
             unavailable = Unavailable(entry.name, str(error))
+            tell("unavailable", database=entry.name, code=error.code)
             if entry.url is not None:
                 # Whoever lists all of them must not wait for this one again and again.
                 with self._lock:
@@ -248,6 +265,7 @@ class Library:
             base = self._bases.setdefault(
                 _key(entry),
                 KnowledgeBase(
+                    entry.name,
                     reader,
                     self._loaders if entry.url is None else threads,
                     self._refresh_seconds,
@@ -259,6 +277,8 @@ class Library:
             )
         if base.reader is not reader:
             reader.close()
+        else:
+            tell("opened", database=entry.name, seconds=time.perf_counter() - began)
         return base
 
     def _reader(self, entry: Entry, threads: ThreadPoolExecutor) -> Reader:
@@ -296,14 +316,19 @@ class Library:
         base.catch_up().result()  # so many at a time
 
     def _loaded_embedder(self) -> Embedder | None:
+        began = time.perf_counter()
         try:
-            return self._load_embedder()
-        except KuraError:
+            embedder = self._load_embedder()
+        except KuraError as error:
+            tell("embedder", code=error.code, seconds=time.perf_counter() - began)
             raise
         except Exception as error:
             # The end of a thread: nobody above would write it down, and keyword search goes on without it.
             log.exception("the embedder could not be loaded")
             raise EmbedderError("the embedder could not be loaded; the log of this process says why") from error
+        name = "none" if embedder is None else embedder.name
+        tell("embedder", embedder=name, seconds=time.perf_counter() - began)
+        return embedder
 
 
 def _done(base: KnowledgeBase) -> "Future[KnowledgeBase]":

@@ -6,6 +6,7 @@ from functools import partial
 from typing import get_args
 
 from kura.errors import ArgumentError, BranchFailed, EmbedderError, NotReady, StoreError, Unavailable
+from kura.events import span
 from kura.library.library import Library
 from kura.search.keyword import keyword
 from kura.search.rank import CANDIDATES, Found, page
@@ -45,8 +46,8 @@ async def search(
     q = _checked(q, mode, limit)
     base = await library.open(session, db)
     # Functions to call rather than calls that wait: a caller that goes away at once leaves none of those behind.
-    by_keyword = partial(keyword, base, q, limit * CANDIDATES)
-    by_semantic = partial(semantic, library, base, q, limit * CANDIDATES)
+    by_keyword = partial(_timed, "search.keyword", partial(keyword, base, q, limit * CANDIDATES))
+    by_semantic = partial(_timed, "search.semantic", partial(semantic, library, base, q, limit * CANDIDATES))
     try:
         if mode == "keyword":
             groups, notices, _ = await _paged(by_keyword, limit)
@@ -92,6 +93,11 @@ async def _both(by_keyword: Search, by_semantic: Search, limit: int) -> tuple[Br
     if isinstance(by_meaning, BaseException):
         raise by_meaning
     return by_word, by_meaning
+
+
+async def _timed(name: str, branch: Search) -> tuple[Found, str | None]:
+    with span(name):
+        return await branch()
 
 
 async def _paged(branch: Search, limit: int) -> Branch:

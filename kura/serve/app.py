@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
 
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -17,17 +18,30 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kura.access.credentials import Gate
+from kura.access.trust import Trust
 from kura.errors import KuraError
 from kura.library.library import Library
+from kura.serve.challenge import Challenge
+from kura.serve.entrance import PRINCIPAL, Entrance
 from kura.serve.hosts import HostCheck, OwnHost
-from kura.serve.mcp import build_server
+from kura.serve.mcp import REFUSED, build_server
 from kura.serve.messages import read_message
-from kura.serve.problems import Masked, known, problem, unrouted
-from kura.serve.rest import authorization, rest_routes
-from kura.types import Principal
+from kura.serve.problems import Known, Masked, problem, unrouted
+from kura.serve.resource import Resource
+from kura.serve.rest import rest_routes
+from kura.serve.watch import Deadline, OwnId, TimeLeft, Watched
+from kura.types import Principal, Rules
+from kura.types import Scope as Scoped
+
+if TYPE_CHECKING:
+    from kura.serve.limit import RateLimit
 
 MAX_BODY_BYTES = 1_000_000
-_PRINCIPAL = "kura.principal"
+MAX_ANSWER_BYTES = 5_500_000
+"""AWS Lambda takes back six megabytes, its own wrapping among them."""
+
+SECONDS = 25.0
+"""How long a request may take: gateways give up after 29 seconds, with an answer that says nothing."""
 
 
 def build_app(
@@ -38,7 +52,15 @@ def build_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     own_host: OwnHost | None = None,
+    own_id: OwnId | None = None,
+    time_left: TimeLeft | None = None,
+    trust: Trust | None = None,
+    seconds: float = SECONDS,
+    requests_a_minute: int | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
+    max_answer_bytes: int | None = MAX_ANSWER_BYTES,
+    log_queries: bool = False,
+    traced: bool = False,
 ) -> ASGIApp:
     """The ASGI application that every way of hosting serves. It needs no lifespan events.
 
@@ -50,37 +72,72 @@ def build_app(
             with that port.
         allowed_origins: Web origins whose pages may call.
         own_host: What the platform says a request was addressed to; such a host is allowed.
+        own_id: What the platform calls a request.
+        time_left: How long the platform lets a request take.
+        trust: Which access tokens the gate takes, which is published for OAuth; None where it takes none.
+        seconds: A request that takes longer is ended (504).
+        requests_a_minute: At most so many from each caller, in this process (429); None is no limit.
         max_body_bytes: A longer request body is refused (413).
+        max_answer_bytes: A longer answer is not sent; None is no limit.
+        log_queries: Whether the words of queries may be logged.
+        traced: Whether traces are sent somewhere.
     """
-    server = build_server(library, _principal, version=version)
-    endpoint = McpEndpoint(server.core, gate, max_body_bytes)
+    entrance = Entrance(gate, _limit(requests_a_minute))
+    resource = None if trust is None else Resource(trust, _scopes(library.rules))
+    refusals = Known(resource.challenge if resource is not None else Challenge())
+    server = build_server(library, _principal, version=version, most_bytes=max_answer_bytes, log_queries=log_queries)
+    endpoint = McpEndpoint(server.core, entrance, max_body_bytes, refusals)
     middleware = [
         Middleware(Masked),
         Middleware(HostCheck, hosts=allowed_hosts, origins=allowed_origins, own_host=own_host),
+        Middleware(Deadline, seconds=seconds, time_left=time_left),
     ]
     if allowed_origins:
-        # Outermost: a browser shows a page no answer, not even a refusal, without these headers.
+        # Outside of all that answers: a browser shows a page no answer, not even a refusal, without these headers.
         cors = Middleware(
             CORSMiddleware,
             allow_origins=allowed_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
-            expose_headers=["WWW-Authenticate"],
+            expose_headers=["WWW-Authenticate", "Retry-After", "X-Request-Id"],
         )
         middleware.insert(0, cors)
+    if traced:
+        from kura.serve.tracing import Traced  # noqa: PLC0415 - the SDK of OpenTelemetry need not be there
+
+        middleware.insert(0, Middleware(Traced))
+    middleware.insert(0, Middleware(Watched, own_id=own_id))
+    rest = rest_routes(library, entrance, version=version, most_bytes=max_answer_bytes, log_queries=log_queries)
     app = Starlette(
-        routes=[Route("/mcp", endpoint), Route("/mcp/", endpoint), *rest_routes(library, gate, version=version)],
+        routes=[
+            Route("/mcp", endpoint),
+            Route("/mcp/", endpoint),
+            *rest,
+            *(resource.routes() if resource is not None else ()),
+        ],
         middleware=middleware,
-        exception_handlers={KuraError: known, HTTPException: unrouted},
+        exception_handlers={KuraError: refusals, HTTPException: unrouted},
     )
     app.router.redirect_slashes = False
     return app
 
 
+def _scopes(rules: Rules) -> list[Scoped]:
+    return [scope for scope in get_args(Scoped) if scope != "sql:write" or rules.writable]
+
+
+def _limit(a_minute: int | None) -> "RateLimit | None":
+    if a_minute is None:
+        return None
+    from kura.serve.limit import RateLimit  # noqa: PLC0415 - a quarter of a second that few processes need
+
+    return RateLimit(a_minute)
+
+
 def _principal(request: Request | None) -> Principal:
     # The request that carried this very message, so nothing is shared between requests that run at once.
     assert request is not None  # noqa: S101 - this server is driven by HTTP alone
-    principal: Principal = request.scope[_PRINCIPAL]
+    principal: Principal = request.scope[PRINCIPAL]
     return principal
 
 
@@ -89,14 +146,22 @@ class McpEndpoint:
 
     Args:
         core: The server that answers.
-        gate: Who a request comes from.
+        entrance: Who a request comes from.
         max_body_bytes: A longer request body is refused (413).
+        refusals: How errors are answered.
     """
 
-    def __init__(self, core: Server[object], gate: Gate, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self,
+        core: Server[object],
+        entrance: Entrance,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        refusals: Known | None = None,
+    ) -> None:
         self._core = core
-        self._gate = gate
+        self._entrance = entrance
         self._max_body_bytes = max_body_bytes
+        self._refusals = refusals or Known(Challenge())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -107,7 +172,7 @@ class McpEndpoint:
             await answer(scope, receive, send)
             return
         request = Request(scope, receive)
-        principal = await self._gate(authorization(request))
+        await self._entrance(request)
         # What the SDK refuses in plain text, or by quoting what was sent, is refused here.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             answer = problem(400, "send JSON-RPC messages as Content-Type: application/json", "wrong_content_type")
@@ -129,7 +194,17 @@ class McpEndpoint:
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         if "accept" not in request.headers:
             headers.append((b"accept", b"*/*"))  # which is what leaving it out means (RFC 9110, section 12.5.1)
-        await self._serve({**scope, "headers": headers, _PRINCIPAL: principal}, body, receive, send)
+        refused: list[KuraError] = []
+
+        async def answered(message: Message) -> None:
+            # What a tool refuses for want of a scope is not an answer to be read by a model: a client that can get
+            # a better credential looks at the status (RFC 6750, section 3.1).
+            if not refused:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                await self._refusals.answer(refused[0])(scope, receive, send)
+
+        await self._serve({**scope, "headers": headers, REFUSED: refused}, body, receive, answered)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         pieces: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

@@ -15,8 +15,10 @@ from types import FrameType
 import uvicorn
 
 from kura.access.credentials import choose_gate
+from kura.access.keys import KeyRing
+from kura.access.trust import Trust
 from kura.library.library import Library
-from kura.serve.app import build_app
+from kura.serve.app import SECONDS, build_app
 from kura.serve.listener import listen, resolve
 
 logger = logging.getLogger(__name__)
@@ -36,8 +38,14 @@ def serve_http(
     public: bool = False,
     tenant: str | None = None,
     user: str | None = None,
+    ring: KeyRing | None = None,
+    trust: Trust | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    seconds: float = SECONDS,
+    requests_a_minute: int | None = None,
+    log_queries: bool = False,
+    traced: bool = False,
     ready: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Serve MCP and REST until the process is told to end, then finish what is under way.
@@ -52,8 +60,14 @@ def serve_http(
         public: Whether anyone may read without a credential.
         tenant: Tenant that callers are fixed to.
         user: User that callers are fixed to.
+        ring: Keys that callers may send, each with what it opens.
+        trust: Which access tokens they may send.
         allowed_hosts: Host names, besides loopback and `host`, that requests may be addressed to.
         allowed_origins: Web origins whose pages may call.
+        seconds: A request that takes longer is ended.
+        requests_a_minute: At most so many from each caller; None is no limit.
+        log_queries: Whether the words of queries may be logged.
+        traced: Whether traces are sent somewhere.
         ready: Called with the server's URL once it can be reached.
 
     Raises:
@@ -61,7 +75,15 @@ def serve_http(
     """
     family, address = resolve(host, port)
     where = ipaddress.ip_address(address[0].partition("%")[0])
-    gate = choose_gate(key_hash=key_hash, public=public, loopback=where.is_loopback, tenant=tenant, user=user)
+    gate = choose_gate(
+        key_hash=key_hash,
+        public=public,
+        loopback=where.is_loopback,
+        tenant=tenant,
+        user=user,
+        ring=ring,
+        trust=trust,
+    )
     names = (host, _in_url(str(where)))
     app = build_app(
         library,
@@ -69,6 +91,12 @@ def serve_http(
         version=version,
         allowed_hosts=allowed_hosts if where.is_unspecified else (*allowed_hosts, *names),
         allowed_origins=allowed_origins,
+        trust=trust,
+        seconds=seconds,
+        requests_a_minute=requests_a_minute,
+        max_answer_bytes=None,  # no gateway of ours is in the way
+        log_queries=log_queries,
+        traced=traced,
     )
     config = uvicorn.Config(
         app,

@@ -3,20 +3,22 @@
 import json
 import logging
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from uuid import uuid4
 
 from mcp.server import CacheHint, MCPServer, Server
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
+from mcp_types import INVALID_PARAMS, CallToolResult, ListToolsResult, TextContent, ToolAnnotations
 from mcp_types import Tool as Listed
 from starlette.requests import Request
 
-from kura.access.principal import open_session
-from kura.errors import KuraError
+from kura.errors import KuraError, MissingScope
 from kura.library.library import Library
-from kura.serve.arguments import read, schema
+from kura.serve.arguments import schema
+from kura.serve.calls import Caller, allowed, call, compact, require_fitting
+from kura.serve.problems import REQUEST_ID
 from kura.serve.sql_tools import tools_of
 from kura.serve.tools import Tool
 from kura.types import Principal, Rules
@@ -25,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 PrincipalOf = Callable[[Request | None], Principal]
 """Who sent a message: asked with the HTTP request that carried it, with None where there is no HTTP."""
+
+REFUSED = "kura.refused"
+"""Where an ASGI scope may hold a list: errors that are answered by HTTP itself are put there."""
 
 _INSTRUCTIONS = """\
 Kura searches named knowledge bases: collections of documents that people have indexed. It finds passages by words \
@@ -63,7 +68,15 @@ class KnowledgeServer(MCPServer[Any]):
     no prompts either; the SDK takes the question for one as a failure of its own, with a trace in the log.
     """
 
-    def __init__(self, library: Library, principal_of: PrincipalOf, version: str) -> None:
+    def __init__(
+        self,
+        library: Library,
+        principal_of: PrincipalOf,
+        version: str,
+        *,
+        most_bytes: int | None = None,
+        log_queries: bool = False,
+    ) -> None:
         super().__init__(
             "kura",
             title="Kura",
@@ -74,7 +87,9 @@ class KnowledgeServer(MCPServer[Any]):
             subscriptions=False,
             cache_hints={"tools/list": CacheHint(ttl_ms=300_000)},
             log_level="WARNING",
+            middleware=[self._only_allowed],
         )
+        self._most_bytes, self._log_queries = most_bytes, log_queries
         self._library = library
         self._principal_of = principal_of
         tools = tools_of(library.rules)
@@ -114,19 +129,30 @@ class KnowledgeServer(MCPServer[Any]):
         tool = self._tools.get(name)
         if tool is None:
             raise MCPError(code=INVALID_PARAMS, message=f"unknown tool; known are {', '.join(self._tools)}")
+        request = None if context is None else cast("Request | None", context.request_context.request)
+        request_id: str = uuid4().hex if request is None else request.scope[REQUEST_ID]
         try:
-            principal = self._principal_of(None if context is None else context.request_context.request)
-            checked = read(tool.arguments, arguments)
-            session = open_session(principal, checked.tenant_id, checked.user_id)
-            answer = await tool.run(self._library, session, checked)
+            caller = Caller(self._principal_of(request), request_id, log_queries=self._log_queries)
+            answer = await call(self._library, tool, arguments, caller)
+            text = compact(answer)
+            # It is sent twice, once of it as text within the JSON.
+            require_fitting(text + json.dumps(text, ensure_ascii=False), self._most_bytes)
         except KuraError as error:
+            if isinstance(error, MissingScope) and request is not None:
+                request.scope[REFUSED].append(error)
             return _failure(str(error))
         except Exception:
-            request_id = uuid4().hex
             logger.exception("%s failed unexpectedly, request id %s", name, request_id)
             return _failure(f"internal error, request id {request_id}")
-        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
+
+    async def _only_allowed(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Leave out of the list of tools those that the caller's credential is not good for."""
+        result = await call_next(ctx)
+        if ctx.method == "tools/list" and isinstance(result, ListToolsResult):
+            principal = self._principal_of(ctx.request)
+            result.tools = [tool for tool in result.tools if allowed(self._tools[tool.name], principal)]
+        return result
 
     async def get_prompt(
         self,
@@ -142,15 +168,24 @@ class KnowledgeServer(MCPServer[Any]):
         raise MCPError(code=INVALID_PARAMS, message="unknown prompt; this server has none")
 
 
-def build_server(library: Library, principal_of: PrincipalOf, *, version: str) -> KnowledgeServer:
+def build_server(
+    library: Library,
+    principal_of: PrincipalOf,
+    *,
+    version: str,
+    most_bytes: int | None = None,
+    log_queries: bool = False,
+) -> KnowledgeServer:
     """The MCP server over a library.
 
     Args:
         library: The knowledge bases to serve.
         principal_of: Who sent a message.
         version: Kura's version, which clients are told.
+        most_bytes: A longer answer is refused; None is no limit.
+        log_queries: Whether the words of queries may be logged.
     """
-    return KnowledgeServer(library, principal_of, version)
+    return KnowledgeServer(library, principal_of, version, most_bytes=most_bytes, log_queries=log_queries)
 
 
 def _failure(text: str) -> CallToolResult:

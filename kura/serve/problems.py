@@ -4,19 +4,46 @@ import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from uuid import uuid4
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kura.errors import CredentialError, KuraError
+from kura.errors import KuraError
+from kura.serve.challenge import Challenge
 
 logger = logging.getLogger(__name__)
 
 
-def problem(status: int, detail: str, code: str, headers: Mapping[str, str] | None = None) -> Response:
+CODE = "kura.code"
+"""Where an ASGI scope holds the code of the error that a request was answered with."""
+
+REQUEST_ID = "kura.request_id"
+"""Where an ASGI scope holds the request's id."""
+
+
+class Problem(Response):
+    """An error as `application/problem+json`, which leaves word of its code for those who watch the server."""
+
+    def __init__(self, status: int, detail: str, code: str, headers: Mapping[str, str] | None) -> None:
+        title = HTTPStatus(status).phrase
+        body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code}
+        super().__init__(
+            json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+            status_code=status,
+            headers={"Cache-Control": "no-store", **(headers or {})},
+            media_type="application/problem+json",
+        )
+        self._code = code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        scope[CODE] = self._code
+        await super().__call__(scope, receive, send)
+
+
+def problem(status: int, detail: str, code: str, headers: Mapping[str, str] | None = None) -> Problem:
     """An error as `application/problem+json`.
 
     Args:
@@ -25,20 +52,27 @@ def problem(status: int, detail: str, code: str, headers: Mapping[str, str] | No
         code: What is wrong, for scripts.
         headers: Further headers.
     """
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, "code": code}
-    return Response(
-        json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
-        status_code=status,
-        headers={"Cache-Control": "no-store", **(headers or {})},
-        media_type="application/problem+json",
-    )
+    return Problem(status, detail, code, headers)
 
 
-async def known(_request: Request, error: Exception) -> Response:
-    """Answer an error that Kura raised on purpose: each class has its status."""
-    assert isinstance(error, KuraError)  # noqa: S101 - Starlette's table is keyed by class; its type is wider
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, CredentialError) else None
-    return problem(error.status, str(error), error.code, headers)
+class Known:
+    """Answers an error that Kura raised on purpose: each class has its status.
+
+    Args:
+        challenge: What goes along for those whose credential does not do.
+    """
+
+    def __init__(self, challenge: Challenge) -> None:
+        self._challenge = challenge
+
+    async def __call__(self, _request: Request, error: Exception) -> Response:
+        """The answer, as Starlette's table of handlers asks for it."""
+        return self.answer(error)
+
+    def answer(self, error: Exception) -> Response:
+        """The answer."""
+        assert isinstance(error, KuraError)  # noqa: S101 - Starlette's table is keyed by class; its type is wider
+        return problem(error.status, str(error), error.code, self._challenge.headers(error))
 
 
 async def unrouted(_request: Request, error: Exception) -> Response:
@@ -49,7 +83,7 @@ async def unrouted(_request: Request, error: Exception) -> Response:
 
 
 class Masked:
-    """The outermost wall: what nobody foresaw is logged with its trace, and answered with nothing but a request id."""
+    """The outer wall: what nobody foresaw is logged with its trace, and answered with nothing but a request id."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -66,7 +100,7 @@ class Masked:
         try:
             await self.app(scope, receive, watched)
         except Exception:
-            request_id = uuid4().hex
+            request_id = scope[REQUEST_ID]
             logger.exception("a request failed unexpectedly, request id %s", request_id)
             if started:
                 raise

@@ -1,6 +1,5 @@
 """REST, for scripts: the same answers as the tools, the same rules for what may be asked."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -9,46 +8,54 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kura.access.credentials import Gate
 from kura.access.principal import open_session
-from kura.errors import ArgumentError, CredentialError
+from kura.errors import ArgumentError, KuraError, TooManyRequests
 from kura.library.library import Library
-from kura.serve.arguments import read
+from kura.serve.calls import Caller, call, compact, require_fitting
+from kura.serve.entrance import Entrance
+from kura.serve.health import health_of
+from kura.serve.openapi import describe
+from kura.serve.problems import REQUEST_ID
 from kura.serve.tools import LIST, SEARCH, Answer, Tool
 
 _ALIASES = {"target": "mode"}
 
 
-def authorization(request: Request) -> str | None:
-    """The value of the request's `Authorization` header.
+def rest_routes(
+    library: Library, entrance: Entrance, *, version: str, most_bytes: int | None = None, log_queries: bool = False
+) -> list[Route]:
+    """The routes below /api.
 
-    Raises:
-        CredentialError: if there are several, since it is not for us to choose.
+    Args:
+        library: The knowledge bases to serve.
+        entrance: Who a request comes from.
+        version: Kura's version, for those who are let in.
+        most_bytes: A longer answer is refused; None is no limit.
+        log_queries: Whether the words of queries may be logged.
     """
-    sent = request.headers.getlist("authorization")
-    if len(sent) > 1:
-        raise CredentialError("more than one Authorization header was sent")
-    return sent[0] if sent else None
-
-
-def rest_routes(library: Library, gate: Gate, *, version: str) -> list[Route]:
-    """The routes below /api."""
+    description = describe()
 
     async def health(request: Request) -> Response:
         # Anyone may ask whether the server is up; what it is and holds is for those who are let in.
         try:
-            principal = await gate(authorization(request))
-        except CredentialError:
+            principal = await entrance(request)
+        except TooManyRequests:
+            raise
+        except KuraError:
+            # Not let in, or nobody can say now; that does not mean that this process is down.
             return _json({"status": "ok"})
         session = open_session(principal, None, None)
-        return _json({"status": "ok", "version": version, "loaded": await library.loaded(session)})
+        return _json({"status": "ok", "version": version} | await health_of(library, session))
+
+    async def openapi(_request: Request) -> Response:
+        return _json(description)
 
     def answer(tool: Tool[Any]) -> Callable[[Request], Any]:
         async def respond(request: Request) -> Response:
-            principal = await gate(authorization(request))
-            checked = read(tool.arguments, _parameters(request.scope["query_string"]))
-            session = open_session(principal, checked.tenant_id, checked.user_id)
-            return _json(await tool.run(library, session, checked))
+            principal = await entrance(request)
+            caller = Caller(principal, request.scope[REQUEST_ID], log_queries=log_queries)
+            given = _parameters(request.scope["query_string"])
+            return _json(await call(library, tool, given, caller), most_bytes)
 
         return respond
 
@@ -56,11 +63,13 @@ def rest_routes(library: Library, gate: Gate, *, version: str) -> list[Route]:
         Route("/api/health", health),
         Route("/api/list", answer(LIST)),
         Route("/api/search", answer(SEARCH)),
+        Route("/api/openapi.json", openapi),
     ]
 
 
-def _json(answer: Answer) -> Response:
-    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+def _json(answer: Answer, most_bytes: int | None = None) -> Response:
+    text = compact(answer)
+    require_fitting(text, most_bytes)
     return Response(text, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 

@@ -120,6 +120,9 @@ def query_tool(rules: Rules) -> Tool[QueryArguments]:
         arguments=QueryArguments,
         output=QUERY_ANSWER,
         run=run_query,
+        scopes=("sql",),
+        hits=lambda answer: len(answer["rows"]),
+        text=lambda arguments: arguments.sql,
         writes=bool(names),
     )
 
@@ -282,6 +285,8 @@ VECTOR_SEARCH = Tool(
     arguments=VectorArguments,
     output=VECTOR_ANSWER,
     run=run_vector_search,
+    scopes=("sql",),
+    hits=lambda answer: len(answer["results"]),
 )
 
 INSPECT = Tool(
@@ -293,6 +298,8 @@ INSPECT = Tool(
     arguments=InspectArguments,
     output=INSPECT_ANSWER,
     run=run_schema_inspect,
+    scopes=("sql",),
+    hits=lambda answer: answer["table_count"],
 )
 
 

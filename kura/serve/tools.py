@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from kura.library.library import Library
 from kura.search.search import search
 from kura.serve.arguments import A, Arguments, whole
-from kura.types import Match, Mode, SearchResult, Session, SourceGroup
+from kura.types import Match, Mode, Scope, SearchResult, Session, SourceGroup
 
 Answer = dict[str, Any]
 
@@ -28,6 +28,9 @@ class Tool(Generic[A]):
         arguments: What it takes.
         output: JSON schema of the answer.
         run: Answers a call on behalf of a session.
+        scopes: What a credential must be good for; one of them is enough.
+        hits: How much an answer holds, for those who watch the server.
+        text: The caller's own words in a call, which are logged only where the operator asked for them.
         writes: Whether a call may change anything.
     """
 
@@ -37,6 +40,9 @@ class Tool(Generic[A]):
     arguments: type[A]
     output: dict[str, Any]
     run: Callable[[Library, Session, A], Awaitable[Answer]]
+    scopes: tuple[Scope, ...]
+    hits: Callable[[Answer], int]
+    text: Callable[[A], str | None] = lambda _arguments: None
     writes: bool = False
 
 
@@ -89,6 +95,11 @@ def search_answer(found: SearchResult) -> Answer:
     if found.notices:
         answer["notices"] = list(found.notices)
     return answer
+
+
+def found_in(answer: Answer) -> int:
+    """How many passages a search found, in all modes."""
+    return sum(len(group["matches"]) for mode in ("keyword", "semantic") for group in answer.get(mode, ()))
 
 
 def _groups(groups: Sequence[SourceGroup]) -> list[Answer]:
@@ -159,6 +170,8 @@ LIST = Tool(
         }
     ),
     run=list_rag,
+    scopes=("search", "sql"),
+    hits=lambda answer: len(answer["registered"]),
 )
 
 SEARCH = Tool(
@@ -180,4 +193,7 @@ SEARCH = Tool(
         "notices",
     ),
     run=search_rag,
+    scopes=("search",),
+    hits=found_in,
+    text=lambda arguments: arguments.q,
 )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kura.access.principal import require
 from kura.errors import ArgumentError, OutOfTime, QueryFailed, StoreError, Unavailable
 from kura.library.knowledge import KnowledgeBase
 from kura.library.library import Library
@@ -77,6 +78,7 @@ async def query(
         Unavailable: if there is, but it cannot be read now.
         StatementRefused: if the statement is wrong or not allowed.
         QueryFailed: if it was allowed, but failed while it ran.
+        MissingScope: if it would change something, and the caller's credential is not good for that.
     """
     rules = rules or library.rules
     if len(params) > MOST_PARAMS:
@@ -122,6 +124,8 @@ def _run(
 ) -> Result:
     statement = read(sql)
     writes = writable and statement.changes
+    if writes:
+        require(session, "sql:write")
     with base.reader.guarded(write=writes) as connection, connection.transaction(write=writes):
         database = context(connection, base)
         most = None if connection.streams else caps.rows + 1

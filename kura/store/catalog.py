@@ -7,12 +7,13 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kura.errors import ArgumentError, StoreError, UnknownDatabase
 from kura.store.engine import Connection
+from kura.store.keys import Key, keys_of
 from kura.store.lock import indexing
 from kura.store.migrations import Migration, applied_version, create, migrate, now, require_readable
 from kura.store.sqlite import open_for_reading, open_for_writing
@@ -172,8 +173,12 @@ class Catalog:
             undo.callback(inbox.rmdir)
 
     @contextmanager
-    def _change(self) -> Generator[tuple[Connection, ExitStack]]:
-        """A transaction over the catalog, and a place for what takes back the changes to files if it fails."""
+    def writing(self) -> Generator[Connection]:
+        """The catalog's own database, which is made where it is not there.
+
+        Raises:
+            StoreError: if that is not possible.
+        """
         with explained():
             self.data_dir.mkdir(parents=True, exist_ok=True)
             connection = open_for_writing(self.file, create=True)
@@ -182,13 +187,27 @@ class Catalog:
             except BaseException:
                 connection.close()
                 raise
-        try:
-            with _in_words(), ExitStack() as undo:
-                with connection.transaction():
-                    yield connection, undo
-                undo.pop_all()
-        finally:
-            connection.close()
+        with closing(connection):
+            yield connection
+
+    def keys(self) -> list[Key]:
+        """The API keys that it holds; see `keys_of`.
+
+        Raises:
+            StoreError: if there is a catalog but it cannot be read.
+        """
+        if not self.file.exists():
+            return []
+        with explained(), closing(open_for_reading(self.file)) as connection:
+            return keys_of(connection)
+
+    @contextmanager
+    def _change(self) -> Generator[tuple[Connection, ExitStack]]:
+        """A transaction over the catalog, and a place for what takes back the changes to files if it fails."""
+        with self.writing() as connection, _in_words(), ExitStack() as undo:
+            with connection.transaction():
+                yield connection, undo
+            undo.pop_all()
 
 
 def listed(connection: Connection) -> list[Entry]:

@@ -1,8 +1,6 @@
 """Databases on servers: those that a setting names, and those that a catalog on a server does."""
 
 import logging
-import threading
-import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 
@@ -10,6 +8,8 @@ from kura.errors import ConfigurationError, KuraError, StoreError
 from kura.store.address import Patience, address
 from kura.store.catalog import Entry, legal_name
 from kura.store.engine import Connection, Row
+from kura.store.keys import Key, keys_of
+from kura.store.looked import Looked
 from kura.store.remote import RemoteReader, open_remote
 from kura.store.tokens import Tokens
 
@@ -17,9 +17,6 @@ log = logging.getLogger(__name__)
 
 CATALOG = "catalog"
 """The name by which the token of the catalog is found."""
-
-LOOK_SECONDS = 1.0
-"""How long a request waits for the catalog before it goes on with what that said last."""
 
 _TABLE = """
   create table if not exists databases
@@ -72,19 +69,19 @@ class Elsewhere:
         Raises:
             ConfigurationError: if the URL of the catalog is none; the message never holds it.
         """
-        self.fault: StoreError | None = None
         self._named = list(entries)
         self._tokens = tokens
-        self._refresh_seconds = refresh_seconds
         self._patience = patience
         try:
             self._catalog = open_remote(catalog, tokens.of(CATALOG), patience=patience) if catalog else None
         except ConfigurationError as error:
             raise ConfigurationError(f"KURA_CATALOG: {error}") from None
-        self._listed: list[Entry] = []
-        self._looked = float("-inf")
-        self._lock = threading.Lock()
-        self._looking: threading.Thread | None = None
+        self._listing = Looked(self._look, every=refresh_seconds)
+
+    @property
+    def fault(self) -> KuraError | None:
+        """Why the catalog could not be read when it was last looked at; None if it could."""
+        return self._listing.fault
 
     def entries(self) -> list[Entry]:
         """All of them; a name that the setting has is not looked for in the catalog.
@@ -98,6 +95,14 @@ class Elsewhere:
         """What reads one of them; nothing is sent yet."""
         return RemoteReader(entry.url or "", self._tokens.of(entry.name), executor, patience=self._patience)
 
+    def keys(self) -> list[Key]:
+        """The API keys that the catalog holds; see `keys_of`.
+
+        Raises:
+            StoreError: if it cannot be read.
+        """
+        return [] if self._catalog is None else keys_of(self._catalog)
+
     def close(self) -> None:
         """Let go of the catalog's connections."""
         if self._catalog is not None:
@@ -106,23 +111,18 @@ class Elsewhere:
     def _from_catalog(self) -> list[Entry]:
         if self._catalog is None:
             return []
-        with self._lock:
-            looking = self._looking
-            if looking is None or (not looking.is_alive() and time.monotonic() - self._looked >= self._refresh_seconds):
-                looking = self._looking = threading.Thread(target=self._look, args=(self._catalog,), daemon=True)
-                looking.start()
-            first = self._looked == float("-inf")
-        # At first there is nothing to go on with; later a catalog that hangs holds nobody up for long.
-        looking.join(None if first else LOOK_SECONDS)
-        return self._listed
-
-    def _look(self, catalog: Connection) -> None:
         try:
-            self._listed, self.fault = _listed(catalog), None
+            return self._listing.get()
+        except KuraError:
+            return []
+
+    def _look(self) -> list[Entry]:
+        assert self._catalog is not None  # noqa: S101 - nobody looks where there is none
+        try:
+            return _listed(self._catalog)
         except StoreError as error:
             log.warning("the catalog of databases cannot be read: %s", error)
-            self.fault = error
-        self._looked = time.monotonic()
+            raise
 
 
 def _listed(catalog: Connection) -> list[Entry]:

@@ -1,11 +1,11 @@
 """Tokens for databases on servers, kept apart from their URLs and never shown."""
 
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from kura.errors import ConfigurationError
+from kura.store.looked import Reread
 
 Token = Callable[[], str | None]
 """Asked anew for every request, so that a token can be replaced while a process runs."""
@@ -27,11 +27,8 @@ class Tokens:
             ConfigurationError: if one of them is not of that form, or there is no such file.
         """
         self._given = _parsed(text or "", "KURA_DATABASE_TOKENS")
-        self._file = file
-        self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._kept: dict[str, str] = {}
-        self._from_file()
+        name = "KURA_DATABASE_TOKENS_FILE"
+        self._file = Reread(file, lambda text: _parsed(text, f"the file of {name}"), name) if file else None
 
     def __repr__(self) -> str:
         return f"Tokens({sorted(self._given)}, file={self._file is not None})"
@@ -40,36 +37,13 @@ class Tokens:
         """The token of a database, whichever it is at the time."""
 
         def token() -> str | None:
-            kept = self._from_file()
+            kept = self._file.get() if self._file is not None else {}
             for tokens in (kept, self._given):
                 if found := tokens.get(name) or tokens.get(""):
                     return found
             return None
 
         return token
-
-    def _from_file(self) -> dict[str, str]:
-        if self._file is None:
-            return {}
-        with self._lock:
-            try:
-                found = self._file.stat()
-                seen = found.st_ino, found.st_mtime_ns, found.st_size
-                if seen != self._seen:
-                    self._kept = _parsed(
-                        self._file.read_text(encoding="utf-8"), "the file of KURA_DATABASE_TOKENS_FILE"
-                    )
-                    self._seen = seen
-            except (OSError, UnicodeDecodeError) as error:
-                if self._seen is None:
-                    raise ConfigurationError(
-                        "KURA_DATABASE_TOKENS_FILE does not name a file that can be read"
-                    ) from error
-            except ConfigurationError:
-                if self._seen is None:
-                    raise
-            # While it is being replaced or written, what it said before is the best that is known.
-            return self._kept
 
 
 def _parsed(text: str, where: str) -> dict[str, str]:

@@ -2,9 +2,10 @@ import asyncio
 
 import pytest
 
-from kura.access.credentials import Gate, choose_gate, hash_key, key_gate
+from kura.access.credentials import Gate, choose_gate, key_gate
+from kura.access.keys import hash_key
 from kura.errors import ConfigurationError, CredentialError
-from kura.types import Principal
+from kura.types import READING, Principal
 
 PRINCIPAL = Principal("acme", "ann")
 KEY = "kura-key-1234"
@@ -56,8 +57,8 @@ def test_on_loopback_the_person_at_the_machine_is_let_in():
 def test_nobody_is_let_in_from_elsewhere_unless_that_was_said():
     with pytest.raises(ConfigurationError, match=r"KURA_KEY_HASH.*KURA_PUBLIC=true"):
         choose_gate(key_hash=None, public=False, loopback=False, tenant=None, user=None)
-    assert (
-        admitted(choose_gate(key_hash=None, public=True, loopback=False, tenant=None, user=None), None) == Principal()
+    assert admitted(choose_gate(key_hash=None, public=True, loopback=False, tenant=None, user=None), None) == Principal(
+        scopes=READING
     )
 
 

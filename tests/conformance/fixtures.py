@@ -46,8 +46,10 @@ from starlette.routing import Route
 
 from kura.access.credentials import open_gate
 from kura.serve.app import McpEndpoint
+from kura.serve.entrance import Entrance
 from kura.serve.hosts import HostCheck
 from kura.serve.problems import Masked
+from kura.serve.watch import Watched
 from kura.types import Principal
 
 PNG = base64.b64decode(
@@ -104,10 +106,14 @@ class FixtureServer(MCPServer[Any]):
 
 def build_fixture_app() -> Starlette:
     """The fixtures behind the product's own endpoint, host check and outer wall."""
-    endpoint = McpEndpoint(build_fixture_server().core, open_gate(Principal()))
+    endpoint = McpEndpoint(build_fixture_server().core, Entrance(open_gate(Principal())))
     return Starlette(
         routes=[Route("/mcp", endpoint)],
-        middleware=[Middleware(HostCheck, hosts=(), origins=(), own_host=None), Middleware(Masked)],
+        middleware=[
+            Middleware(Watched),
+            Middleware(HostCheck, hosts=(), origins=(), own_host=None),
+            Middleware(Masked),
+        ],
     )
 
 

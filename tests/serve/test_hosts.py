@@ -122,7 +122,7 @@ async def test_a_page_can_read_why_it_was_refused(library: Library):
     response = await answered(library, {"origin": PAGE, "host": "evil.example"})
     assert response.status_code == 421
     assert response.headers["access-control-allow-origin"] == PAGE
-    assert response.headers["access-control-expose-headers"] == "WWW-Authenticate"
+    assert response.headers["access-control-expose-headers"] == "WWW-Authenticate, Retry-After, X-Request-Id"
 
 
 async def test_what_goes_wrong_in_the_check_itself_is_masked(library: Library, caplog: pytest.LogCaptureFixture):

@@ -11,7 +11,8 @@ import pytest
 from starlette.types import Message
 
 from handler.adapter import Handler
-from kura.access.credentials import hash_key, key_gate, open_gate
+from kura.access.credentials import key_gate, open_gate
+from kura.access.keys import hash_key
 from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings
@@ -346,10 +347,15 @@ async def test_a_key_is_asked_for_after_the_method_and_before_the_body(library: 
     app = build_app(library, key_gate(hash_key("right"), Principal("acme")), version="0", max_body_bytes=100)
     async with reaching(httpx2.ASGITransport(app)) as reached:
         assert (await reached.get("/mcp")).status_code == 405
-        for headers in (JSON, {**JSON, "authorization": "Bearer wrong"}, {**JSON, "authorization": "Basic right"}):
+        wrong = 'Bearer error="invalid_token"'
+        for headers, challenge in (
+            (JSON, "Bearer"),
+            ({**JSON, "authorization": "Bearer wrong"}, wrong),
+            ({**JSON, "authorization": "Basic right"}, wrong),
+        ):
             refused = await reached.post("/mcp", content=b"x" * 1000, headers=headers)
             assert refused.status_code == 401
-            assert refused.headers["www-authenticate"] == "Bearer"
+            assert refused.headers["www-authenticate"] == challenge
             assert refused.headers["content-type"] == "application/problem+json"
             assert "right" not in refused.text
         admitted = {**JSON, "authorization": "Bearer right"}

@@ -4,8 +4,9 @@ import logging
 import httpx2
 import pytest
 
-from kura.access.credentials import Gate, hash_key, key_gate, open_gate
-from kura.errors import CredentialError
+from kura.access.credentials import Gate, key_gate, open_gate
+from kura.access.keys import hash_key
+from kura.errors import CredentialError, StoreError
 from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.types import Principal
@@ -99,15 +100,31 @@ async def test_health_tells_strangers_only_that_it_is_up(library: Library):
     gate = key_gate(hash_key("right"), Principal("acme"))
     assert (await get(library, "/api/health", gate)).json() == {"status": "ok"}
     known = await get(library, "/api/health", gate, authorization="Bearer right")
-    assert known.json() == {"status": "ok", "version": "1.2.3", "loaded": ["acme-plans", "notes"]}
+    assert known.json()["version"] == "1.2.3"
+    assert known.json()["loaded"] == ["acme-plans", "notes"]
+    assert [(each["db"], each["state"]) for each in known.json()["databases"]] == [
+        ("acme-plans", "open"),
+        ("notes", "open"),
+    ]
+
+
+async def test_health_is_told_while_nobody_can_say_who_asks(library: Library):
+    async def unreachable(_authorization: str | None) -> Principal:
+        raise StoreError("the catalog cannot be reached")
+
+    answered = await get(library, "/api/health", unreachable)
+    assert (answered.status_code, answered.json()) == (200, {"status": "ok"})
 
 
 async def test_a_credential_is_asked_for(library: Library):
     gate = key_gate(hash_key("right"), Principal())
-    for headers in ({}, {"authorization": "Bearer wrong"}):
+    for headers, challenge in (
+        ({}, "Bearer"),
+        ({"authorization": "Bearer wrong"}, 'Bearer error="invalid_token"'),
+    ):
         response = await get(library, "/api/list", gate, **headers)
         assert response.status_code == 401
-        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.headers["www-authenticate"] == challenge
 
 
 async def test_what_nobody_foresaw_is_masked_and_logged(library: Library, caplog: pytest.LogCaptureFixture):
