@@ -10,7 +10,7 @@ from mcp.server import CacheHint, MCPServer, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, ListToolsResult, TextContent, ToolAnnotations
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as Listed
 from starlette.requests import Request
 
@@ -149,10 +149,12 @@ class KnowledgeServer(MCPServer[Any]):
     async def _only_allowed(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Leave out of the list of tools those that the caller's credential is not good for."""
         result = await call_next(ctx)
-        if ctx.method == "tools/list" and isinstance(result, ListToolsResult):
-            principal = self._principal_of(ctx.request)
-            result.tools = [tool for tool in result.tools if allowed(self._tools[tool.name], principal)]
-        return result
+        if ctx.method != "tools/list" or not isinstance(result, dict):
+            return result
+        # The SDK has made it ready to be sent by now.
+        principal = self._principal_of(ctx.request)
+        listed = cast("list[dict[str, Any]]", result["tools"])
+        return {**result, "tools": [tool for tool in listed if allowed(self._tools[tool["name"]], principal)]}
 
     async def get_prompt(
         self,
