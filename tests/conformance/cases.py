@@ -3,17 +3,20 @@
 import re
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
+from kura.access.keys import hash_key
 from tests.clients.servers import HTTP, environment, serving
 from tests.conformance.suite import Revision, Verdicts, required, unexpected
 
-Subject = Literal["product", "fixtures"]
+Subject = Literal["product", "keyed", "fixtures"]
 Hosting = Literal["uvicorn", "lambda"]
-SUBJECTS: tuple[Subject, ...] = ("product", "fixtures")
+SUBJECTS: tuple[Subject, ...] = ("product", "keyed", "fixtures")
 HOSTINGS: tuple[Hosting, ...] = ("uvicorn", "lambda")
+
+_KEY = "a-key-for-the-suite"
 
 EXPECTED = Path(__file__).resolve().parent / "expected-failures"
 
@@ -48,14 +51,15 @@ _PENDING: dict[Revision, tuple[str, ...]] = {
 
 def scenarios(subject: Subject, revision: Revision) -> list[str]:
     """What is judged: of the product, all that needs no fixtures; of the fixtures, all that the revision requires."""
-    if subject == "product":
-        return list(_WITHOUT_FIXTURES[revision])
-    return [*required(revision), *_PENDING[revision]]
+    if subject == "fixtures":
+        return [*required(revision), *_PENDING[revision]]
+    return list(_WITHOUT_FIXTURES[revision])
 
 
 def excuses(subject: Subject, revision: Revision) -> dict[str, str]:
     """The known failures, scenarios or `scenario:check`, each with its reason: the comment above it."""
-    file = EXPECTED / f"{subject}-{revision}.yml"
+    known = "product" if subject == "keyed" else subject
+    file = EXPECTED / f"{known}-{revision}.yml"
     if not file.exists():
         return {}
     found: dict[str, str] = {}
@@ -92,6 +96,13 @@ def _fails(verdicts: Verdicts, entry: str) -> bool:
 @contextmanager
 def hosted(subject: Subject, hosting: Hosting, data_dir: Path) -> Generator[str]:
     """A server to be judged, for the time of the block: its endpoint."""
-    fixtures = [sys.executable, "-m", "tests.conformance.fixture_server", hosting]
-    with serving(HTTP[hosting] if subject == "product" else fixtures, environment(data_dir)) as url:
+    here = [sys.executable, "-m"]
+    fixtures = [*here, "tests.conformance.fixture_server", hosting]
+    environ = environment(data_dir)
+    if subject == "keyed":
+        environ |= {"KURA_PUBLIC": "false", "KURA_KEY_HASH": hash_key(_KEY)}
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(fixtures if subject == "fixtures" else HTTP[hosting], environ))
+        if subject == "keyed":
+            url = stack.enter_context(serving([*here, "tests.conformance.keyed", url, _KEY], environ))
         yield f"{url}/mcp"

@@ -32,6 +32,12 @@ _PRODUCT = """\
 
 All scenarios that need no tools, resources or prompts made for the suite.
 """
+_KEYED = """\
+## The product's server, where a key is required
+
+The same scenarios; what passes between suite and server gets the key on its way (`tests/conformance/keyed.py`), since
+the suite has none to send.
+"""
 _FIXTURES = """\
 ## The suite's fixtures, behind the product's endpoint
 
@@ -39,7 +45,7 @@ All scenarios that the revision requires of a server, and those that the suite i
 and prompts that the suite asks for are on a server for tests alone (`tests/conformance/fixtures.py`), which shares with
 the product everything between HTTP and the SDK's server.
 """
-_HEADS: Mapping[Subject, str] = {"product": _PRODUCT, "fixtures": _FIXTURES}
+_HEADS: Mapping[Subject, str] = {"product": _PRODUCT, "keyed": _KEYED, "fixtures": _FIXTURES}
 
 
 def document(columns: Mapping[Column, Cells]) -> str:
