@@ -272,7 +272,7 @@ def _given(given: object, where: str) -> Key:
     texts: dict[str, str | None] = {}
     for name in ("id", "hash", "label", "tenant", "user", "created", "expires"):
         value = fields.get(name)
-        if not (value is None or (isinstance(value, str) and 0 < len(value) <= 200)):
+        if not (value is None or (isinstance(value, str) and 0 < len(value) <= 200 and _is_text(value))):
             raise ConfigurationError(f"{where}: {name} must be text of 1 to 200 characters")
         texts[name] = value
     if not re.fullmatch(r"[a-z0-9]{8}", texts["id"] or "") or not _HASH.fullmatch(texts["hash"] or ""):
@@ -290,6 +290,11 @@ def _given(given: object, where: str) -> Key:
         texts["id"] or "", texts["hash"] or "", texts["label"] or "", texts["tenant"], texts["user"], databases,
         cast("frozenset[Scope]", scopes), texts["created"] or "", texts["expires"],
     )  # fmt: skip
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be sent and stored; half a character, which JSON can hold, cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _names(given: object, where: str, name: str) -> frozenset[str] | None:

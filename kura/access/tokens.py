@@ -44,7 +44,7 @@ class Tokens:
             key = await self._key(issuer, header)
             claims = self._checked(token, key, issuer)
             return self._principal(claims)
-        except (jwt.PyJWTError, _Refused, ValueError, TypeError):
+        except (jwt.PyJWTError, _Refused, ValueError, TypeError, OverflowError, RecursionError):
             # Without its cause, which may quote what was sent.
             raise CredentialError("the credential is not valid") from None
 
@@ -138,11 +138,14 @@ def _text(claim: object) -> str | None:
         return None
     if not isinstance(claim, str) or not 0 < len(claim) <= 200 or not claim.strip():
         raise _Refused
+    claim.encode()  # half a character cannot be sent back: a ValueError
     return claim
 
 
 def _words(claim: object) -> list[str]:
-    """The words of a claim that is a list of them, or a text with blanks between them."""
+    """The words of a claim that is a list of them, or a text with blanks between; one that is not there has none."""
+    if claim is None:
+        return []
     if isinstance(claim, str):
         return claim.split()
     if not isinstance(claim, list) or not all(isinstance(each, str) for each in cast("list[object]", claim)):

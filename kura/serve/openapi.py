@@ -98,7 +98,9 @@ def _operation(tool: Tool[Any], problems: tuple[str, ...]) -> dict[str, Any]:
             "in": "query",
             "required": name in required,
             "description": known.get("description", ""),
-            "schema": {key: value for key, value in known.items() if key != "description"},
+            "schema": _given(
+                {key: value for key, value in known.items() if key != "description"}, required=name in required
+            ),
         }
         for name, known in taken["properties"].items()
     ]
@@ -108,6 +110,15 @@ def _operation(tool: Tool[Any], problems: tuple[str, ...]) -> dict[str, Any]:
         "parameters": parameters,
         "responses": _answers(tool.output, problems),
     }
+
+
+def _given(rule: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """What may stand for a parameter in a query string, where clients leave some open rather than out."""
+    if required:
+        return rule
+    default = {"default": rule["default"]} if "default" in rule else {}
+    known = {key: value for key, value in rule.items() if key != "default"}
+    return default | {"anyOf": [known, {"enum": ["", "null"], "description": "The same as leaving it out."}]}
 
 
 def _answers(output: dict[str, Any], problems: tuple[str, ...]) -> dict[str, Any]:
