@@ -9,6 +9,7 @@ from tests.bench.keyword import keyword
 from tests.bench.line import Finding
 from tests.bench.nearest import nearest
 from tests.bench.published import hosted, loading, pushing
+from tests.bench.refusing import refusing
 from tests.bench.reindex import reindex
 from tests.bench.serving import warm
 from tests.bench.start import start
@@ -61,6 +62,12 @@ ROWS: dict[str, Row] = {
         " not the model.",
         "With both modes it lies at the goal and changes sides from run to run. The answer is 170 times as long as the"
         " echo's, comes twice, and is checked against its schema; two searches run in two threads.",
+    ),
+    "refusing": Row(
+        refusing,
+        "Whether the time of a refusal tells an attacker which keys there are: a wrong secret behind the name of one of"
+        " fifty keys in the catalog, beside one behind a name that nobody has. It has no goal in time; the note says"
+        " how often one can be told from the other by the clock, measured in this process, closer than any network.",
     ),
     "keyword": Row(
         keyword,

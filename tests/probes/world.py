@@ -79,7 +79,8 @@ def build(directory: Path, issuer: Issuer) -> World:
     )  # fmt: skip
     library = open_library(directory)
     library.start(within=10)
-    app = build_app(library, gate, version="0", trust=trust)
+    # The second is what schemathesis addresses its requests to.
+    app = build_app(library, gate, version="0", trust=trust, allowed_hosts=("kura.example", "testserver"))
     return World(library, app, issuer, directory, made, set(made.values()))
 
 
