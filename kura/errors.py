@@ -182,6 +182,13 @@ class StoreError(KuraError):
     code = "store"
 
 
+class KeysUnreachable(StoreError):
+    """The catalog that holds the API keys cannot be read now."""
+
+    code = "keys_unreachable"
+    status = 503
+
+
 class Busy(StoreError):
     """Another process kept the write lock for longer than we wait."""
 

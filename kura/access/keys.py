@@ -7,6 +7,7 @@ and compared, and guessing is hopeless. Nothing is ever written when one is used
 import asyncio
 import hmac
 import json
+import logging
 import re
 import secrets
 import string
@@ -16,11 +17,13 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, cast, get_args
 
-from kura.errors import ArgumentError, ConfigurationError
+from kura.errors import ArgumentError, ConfigurationError, KeysUnreachable, StoreError
 from kura.store.keys import Key
 from kura.store.looked import Looked
 from kura.store.migrations import now
 from kura.types import Scope
+
+log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS = 10.0
 """After so long the keys of a catalog are read again: a revoked one is refused from then on."""
@@ -219,11 +222,17 @@ class KeyRing:
             # a refusal takes does not tell the two apart.
             known = await self._looked(again=True)
             found = _opened(known, name, hashed)
-        return Found(found, bool(known))
+        # Whoever sets keys wants one to be asked for, even while the setting holds none.
+        return Found(found, bool(known) or bool(self._settings))
 
     async def _looked(self, *, again: bool) -> Mapping[str, Key]:
         # Reading may wait, and is left to a thread; without catalogs there is nothing to wait for.
-        return await asyncio.to_thread(self.look, again=again) if self._catalogs else self.look()
+        try:
+            return await asyncio.to_thread(self.look, again=again) if self._catalogs else self.look()
+        except StoreError as error:
+            # Whose text may name a server that strangers need not know of.
+            log.warning("the keys that callers may send cannot be read: %s", error)
+            raise KeysUnreachable("it cannot be found out now who may call; try again soon") from None
 
 
 def _opened(known: Mapping[str, Key], name: str | None, hashed: str) -> Key | None:
