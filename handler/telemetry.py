@@ -39,6 +39,8 @@ def set_up(level: str) -> "Callable[[LambdaContext], None]":
     """
     root = logging.getLogger()
     root.setLevel(level.upper())
+    # It logs the path of each request, which is a caller's own words.
+    logging.getLogger("mangum").setLevel(logging.WARNING)
     events = logging.getLogger(EVENTS)
     events.setLevel(logging.INFO)
     try:

@@ -49,4 +49,5 @@ class Resource:
         async def metadata(_request: Request) -> Response:
             return Response(text, media_type="application/json", headers={"Cache-Control": "max-age=300"})
 
-        return [Route(f"{WELL_KNOWN}/mcp", metadata), Route(WELL_KNOWN, metadata)]
+        path = urlsplit(self._trust.resource).path.rstrip("/")
+        return [Route(where, metadata) for where in sorted({f"{WELL_KNOWN}{path}", f"{WELL_KNOWN}/mcp", WELL_KNOWN})]

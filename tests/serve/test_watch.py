@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from kura.access.credentials import key_gate, open_gate
 from kura.access.keys import hash_key
+from kura.access.trust import Trust
 from kura.errors import StoreError
 from kura.events import fields_of
 from kura.library.library import Library
@@ -202,3 +203,12 @@ async def test_who_cannot_be_judged_now_is_not_let_in(library: Library):
     async with reaching(httpx2.ASGITransport(build_app(library, unreachable, version="0"))) as client:
         assert (await client.get("/api/list")).status_code == 500
         assert (await client.post("/mcp", json=call("list_rag"), headers=JSON)).status_code == 500
+
+
+async def test_metadata_are_where_the_challenge_says(library: Library):
+    for resource in ("https://kura.example/mcp", "https://kura.example/prod/mcp", "https://kura.example"):
+        trust = Trust(resource=resource, issuers=("https://login.example",), audiences=(resource,))
+        async with reaching(httpx2.ASGITransport(keyed(library, trust=trust))) as client:
+            challenge = (await client.get("/api/list")).headers["www-authenticate"]
+            named = challenge.partition('resource_metadata="https://kura.example')[2].rstrip('"')
+            assert (await client.get(named)).json()["resource"] == resource
