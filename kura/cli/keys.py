@@ -31,9 +31,9 @@ catalog_option = click.option(
 def keys_command() -> None:
     """Say who may call a server, and what each of them sees.
 
-    A caller sends its key as `Authorization: Bearer KEY`. As soon as there is any key at all, a server asks for one,
-    unless KURA_PUBLIC=true lets everyone read; keys then open more than that.
-    Running servers take a new key at once, and refuse a revoked one after ten seconds at most.
+    A caller sends its key as `Authorization: Bearer KEY`. Once there is any key at all, servers ask for one within ten
+    seconds, unless KURA_PUBLIC=true lets everyone read; keys then open more than that.
+    Running servers take a new key within a second, and refuse a revoked one after ten seconds at most.
     """
 
 
