@@ -66,7 +66,7 @@ class CredentialGate:
         """
         sent = None if authorization is None else _bearer(authorization)
         is_owner = hmac.compare_digest(hash_key(sent or ""), self._key_hash or NOBODY)
-        if is_owner and self._key_hash is not None:
+        if sent and is_owner and self._key_hash is not None:  # the empty text has a hash too
             return self._owner
         if self._everyone is not None and (sent is None or id_of(sent) is None):
             # Nobody who may read anyway waits for a catalog, or is turned away because it cannot be reached.

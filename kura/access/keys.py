@@ -250,7 +250,10 @@ def _span(text: str) -> timedelta | None:
 
 
 def _moment(text: str) -> datetime:
-    return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+    moment = datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+    if _written(moment) != text:  # times are compared as texts
+        raise ValueError
+    return moment
 
 
 def _written(moment: datetime) -> str:

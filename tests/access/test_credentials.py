@@ -65,3 +65,9 @@ def test_nobody_is_let_in_from_elsewhere_unless_that_was_said():
 def test_a_public_server_acts_for_no_tenant():
     with pytest.raises(ConfigurationError, match="public"):
         choose_gate(key_hash=None, public=True, loopback=False, tenant="acme", user=None)
+
+
+@pytest.mark.parametrize("sent", [None, "", "Bearer ", "Bearer", "Basic x"])
+def test_the_hash_of_nothing_lets_nobody_in(sent: str | None):
+    with pytest.raises(CredentialError):
+        admitted(choose_gate(key_hash=hash_key(""), public=False, loopback=False, tenant="acme", user=None), sent)

@@ -2,24 +2,34 @@
 
 import json
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
 from kura.access.credentials import choose_gate
-from kura.chosen import ring_of
+from kura.access.keys import make_key
+from kura.chosen import elsewhere_of, ring_of
 from kura.cli.root import kura
+from kura.errors import KuraError
 from kura.library.library import Library
 from kura.serve.app import build_app
 from kura.settings import Settings, read_settings
 from kura.store.catalog import Catalog
+from kura.store.elsewhere import Elsewhere
 from kura.store.keys import Key
+from kura.types import READING
+from local.sqld import Key as Signer
+from local.sqld import Server, libsql_server
 from tests.serve.knowledge import fill, open_library
-from tests.serve.running import asked
+from tests.serve.running import JSON, asked, call
 
 
 @pytest.fixture
@@ -148,9 +158,168 @@ def test_keys_from_a_setting_open_the_same(tmp_path_factory: pytest.TempPathFact
             assert status("/api/list", None) == 401
 
 
-def served(library: Library, settings: Settings) -> Callable[[str, str | None], int]:
+def test_the_list_shows_what_each_key_opens_and_whether_it_is_valid(data_dir: Path):
+    for options in (["--tenant", "acme", "--user", "ann", "--db", "b", "--db", "a"], ["--expires", "never"], []):
+        made(*options)
+    revoked, expired = made()[1], made()[1]
+    ran("revoke", revoked)
+    with Catalog(data_dir).writing() as connection:
+        connection.run("update keys set expires_at = '2001-01-01T00:00:00Z' where id = ?", (expired,))
+    listed = json.loads(ran("list", "--json").stdout)
+    assert {each["id"] for each in listed} == kept(data_dir).keys()
+    by_id = {each["id"]: each for each in listed}
+    assert {name for name, each in by_id.items() if not each["valid"]} == {revoked, expired}
+    assert by_id[revoked]["revoked_at"] is not None
+    [limited] = [each for each in listed if each["tenant"]]
+    assert (limited["user"], limited["databases"], limited["scopes"]) == ("ann", ["a", "b"], ["search", "sql"])
+    lines = dict(line.split("\t", 1) for line in ran("list").stdout.splitlines())
+    assert lines.keys() == by_id.keys()
+    assert "revoked 2" in lines[revoked]
+    assert "expired 2001-01-01T00:00:00Z" in lines[expired]
+    assert "tenant acme\tuser ann\tonly a, b\tsearch sql" in lines[limited["id"]]
+    assert sum("never expires" in line for line in lines.values()) == 1
+
+
+def test_before_the_first_key_the_list_is_empty_and_says_how_to_make_one(data_dir: Path):
+    assert ran("list").stdout == ""
+    assert "kura keys create" in ran("list").stderr
+    assert json.loads(ran("list", "--json").stdout) == json.loads(ran("export").stdout) == []
+    assert not (data_dir / "catalog.db").exists()
+
+
+def test_a_key_for_scripts_is_one_json_document(data_dir: Path):
+    for command in (["create", "ci", "--json"], ["rotate", "", "--json"]):
+        arguments = [next(iter(kept(data_dir))) if argument == "" else argument for argument in command]
+        shown = json.loads(ran(*arguments).stdout)
+        text = shown.pop("key")
+        assert shown["id"] == text.split("_")[1]
+        assert shown in json.loads(ran("list", "--json").stdout)
+        assert kept(data_dir)[shown["id"]].hash not in json.dumps(shown)
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_a_whole_key_in_place_of_its_id_is_not_repeated():
+    text, name = made()
+    for command in ("revoke", "rotate"):
+        said = str(ran(command, text).exception)
+        assert f'known: "{name}" (agent)' in said
+        assert text not in said
+
+
+def test_a_bad_overlap_changes_nothing(data_dir: Path):
+    _, name = made()
+    before = kept(data_dir)
+    for overlap in ("soon", "0d", "-1h", "1w"):
+        assert "24h or 7d" in str(ran("rotate", name, "--overlap", overlap).exception)
+    assert kept(data_dir) == before
+    ran("revoke", name)
+    assert "not valid any more" in str(ran("rotate", name).exception)
+
+
+@pytest.fixture(scope="module")
+def signer() -> Signer:
+    return Signer()
+
+
+@pytest.fixture(scope="module")
+def server(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    with libsql_server(tmp_path_factory.mktemp("server"), jwt_key=signer.public) as running:
+        yield running
+
+
+def test_keys_in_the_catalog_on_a_server_are_for_all_who_read_it(
+    data_dir: Path, server: Server, signer: Signer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KURA_CATALOG", server.url)
+    monkeypatch.setenv("KURA_DATABASE_TOKENS", f"catalog={signer.token()}")
+    monkeypatch.setattr("kura.access.keys.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("kura.access.keys.SOONEST_SECONDS", 0.0)
+    fill(data_dir)
+    elsewhere = elsewhere_of(read_settings())
+    assert elsewhere is not None
+    with closing(open_library(data_dir)) as library, closing(elsewhere):
+        library.start(within=10)
+        status = served(library, read_settings(), elsewhere)
+        assert json.loads(ran("list", "--catalog", "--json").stdout) == []
+        assert status("/api/list", None) == 200
+        text, name = made("--catalog", "--tenant", "acme")
+        assert kept(data_dir) == {}
+        assert [each["id"] for each in json.loads(ran("list", "--catalog", "--json").stdout)] == [name]
+        assert text not in ran("list", "--catalog").output + ran("export", "--catalog").output
+        assert [status("/api/list", key) for key in (None, text)] == [401, 200]
+        newer = ran("rotate", name, "--catalog").stdout.strip()
+        assert [status("/api/search?db=acme-plans&q=plan", key) for key in (text, newer)] == [200, 200]
+        assert len(json.loads(ran("export", "--catalog").stdout)) == 2
+        assert "no key of that id" in str(ran("revoke", name).exception)
+        assert ran("revoke", name, "--catalog").exit_code == 0
+        assert [status("/api/list", key) for key in (None, text, newer)] == [401, 401, 200]
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_a_key_that_a_catalog_does_not_take_is_not_shown_and_no_token_is_named(
+    server: Server, signer: Signer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KURA_CATALOG", server.url)
+    for token in (signer.token(read_only=True), Signer().token()):
+        monkeypatch.setenv("KURA_DATABASE_TOKENS", token)
+        result = ran("create", "agent", "--catalog")
+        assert isinstance(result.exception, KuraError)
+        assert token not in f"{result.exception}{result.output}"
+        assert "kura_" not in result.output
+
+
+@pytest.fixture
+def address(environment: dict[str, str], data_dir: Path) -> Generator[str]:
+    """Where `kura serve` listens, in a process of its own."""
+    fill(data_dir)
+    command = [sys.executable, "-m", "kura", "serve", "--port", "0"]
+    where = environment | {"KURA_DATA_DIR": str(data_dir)}
+    with subprocess.Popen(command, env=where, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            yield process.stderr.readline().split()[1].removesuffix("/mcp")
+        finally:
+            process.kill()
+
+
+def test_a_process_that_serves_takes_a_new_key_and_refuses_a_revoked_one(address: str):
+    with httpx2.Client(base_url=address, verify=False) as client:
+
+        def asking(path: str, key: str | None) -> httpx2.Response:
+            headers = {} if key is None else {"authorization": f"Bearer {key}"}
+            if path == "/mcp":
+                return client.post(path, json=call("query", db="notes", sql="select 1"), headers=JSON | headers)
+            return client.get(path, headers=headers)
+
+        def becomes(status: int, key: str) -> bool:
+            """Whether it does, soon: an unknown key has the catalog read again, though only once a second."""
+            stranger, _ = make_key("", tenant=None, user=None, databases=None, scopes=READING, expires_at=None)
+            until = time.monotonic() + 10
+            while asking("/api/list", key).status_code != status:
+                if time.monotonic() > until:
+                    return False
+                assert asking("/api/list", stranger).status_code in {200, 401}
+                time.sleep(0.1)
+            return True
+
+        assert asking("/api/list", None).status_code == 200
+        text, name = made("--tenant", "acme", "--db", "notes", "--scope", "search")
+        assert becomes(401, make_key("", tenant=None, user=None, databases=None, scopes=READING, expires_at=None)[0])
+        assert asking("/api/list", None).status_code == 401
+        assert asking("/api/list", text).json()["loaded"] == ["notes"]
+        assert asking("/api/search?db=acme-plans&q=plan", text).status_code == 404
+        lacking = asking("/mcp", text)
+        assert (lacking.status_code, lacking.json()["code"]) == (403, "insufficient_scope")
+        assert ran("revoke", name).exit_code == 0
+        assert becomes(401, text)
+        assert asking("/mcp", text).status_code == 401
+
+
+def served(
+    library: Library, settings: Settings, elsewhere: Elsewhere | None = None
+) -> Callable[[str, str | None], int]:
     """The status that a server with these settings answers with, to a path and a key."""
-    ring = ring_of(settings, Catalog(settings.data_dir), None)
+    ring = ring_of(settings, Catalog(settings.data_dir), elsewhere)
     gate = choose_gate(key_hash=None, public=False, loopback=True, tenant=None, user=None, ring=ring)
     app = build_app(library, gate, version="0")
 

@@ -178,6 +178,16 @@ def test_who_comes_first_waits_for_the_value_however_long_it_takes(monkeypatch: 
         assert [each.result(10) for each in waiting] == [2, 2, 2]
 
 
+def test_who_says_how_long_waits_no_longer_for_the_first_value():
+    slow = Slow()
+    slow.read = 1
+    value = Looked(slow, every=1000.0)
+    with pytest.raises(KuraError, match="could not be read"):
+        value.get(within=0.001)
+    slow.free.set()
+    assert value.get() == 2
+
+
 def test_a_slow_look_holds_nobody_up_who_has_a_value(clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(looked, "LOOK_SECONDS", 0.001)
     slow = Slow()
