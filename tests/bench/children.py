@@ -82,6 +82,8 @@ def _received(stdout: IO[str], number: int) -> Json:
 
 def _message(stdout: IO[str]) -> Json:
     line = stdout.readline()
+    while line.startswith('{"_aws"'):  # what the handler tells CloudWatch
+        line = stdout.readline()
     if not line:
         raise EOFError
     message: Json = json.loads(line)
