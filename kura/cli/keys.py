@@ -11,9 +11,9 @@ from kura.access.keys import expiry, is_valid, make_key, overlap, successor, wri
 from kura.cli.root import clean, data_dir_option, json_option, print_json
 from kura.errors import ArgumentError, ConfigurationError
 from kura.settings import read_settings
-from kura.store.catalog import Catalog
+from kura.store.catalog import Catalog, legal_name
 from kura.store.engine import Connection
-from kura.store.keys import Key, add_key, keys_of, replace_key, revoke_key
+from kura.store.keys import Key, add_key, keys_of, labels_of, replace_key, revoke_key
 from kura.store.migrations import now
 from kura.types import SCOPES, Scope
 
@@ -74,7 +74,7 @@ def create_command(
         clean(label),
         tenant=None if tenant is None else clean(tenant),
         user=None if user is None else clean(user),
-        databases=frozenset(clean(name) for name in databases) or None,
+        databases=frozenset(legal_name(clean(name)) for name in databases) or None,
         scopes=frozenset(cast("tuple[Scope, ...]", scopes)) or frozenset({"search", "sql"}),
         expires_at=expiry(expires),
     )
@@ -108,9 +108,10 @@ def list_command(data_dir: Path | None, *, on_server: bool, as_json: bool) -> No
 def revoke_command(data_dir: Path | None, id: str, *, on_server: bool) -> None:  # noqa: A002 - the argument's name
     """Take back the key ID, at once and for good."""
     with _keeping(data_dir, on_server=on_server) as connection:
-        key = _found(keys_of(connection), id)
-        revoke_key(connection, key.id, now())
-    click.echo(f'revoked "{key.id}" ({key.label}); running servers refuse it after ten seconds at most')
+        labels = labels_of(connection)
+        name = _known(labels, id)
+        revoke_key(connection, name, now())
+    click.echo(f'revoked "{name}" ({labels[name]}); running servers refuse it after ten seconds at most')
 
 
 @keys_command.command("rotate")
@@ -172,10 +173,15 @@ def _kept(data_dir: Path | None, *, on_server: bool) -> list[Key]:
 
 
 def _found(keys: list[Key], id: str) -> Key:  # noqa: A002 - as above
-    for key in keys:
-        if key.id == clean(id):
-            return key
-    known = ", ".join(f'"{key.id}" ({key.label})' for key in keys) or "there are none"
+    name = _known({key.id: key.label for key in keys}, id)
+    return next(key for key in keys if key.id == name)
+
+
+def _known(labels: dict[str, str], id: str) -> str:  # noqa: A002 - as above
+    name = clean(id)
+    if name in labels:
+        return name
+    known = ", ".join(f'"{each}" ({label})' for each, label in labels.items()) or "there are none"
     raise ArgumentError(f"invalid argument: there is no key of that id; known: {known}")
 
 

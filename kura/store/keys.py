@@ -1,6 +1,7 @@
 """API keys as they are kept, in the catalog of this machine or in one on a server: of the key itself only its hash."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -69,6 +70,15 @@ def keys_of(connection: Connection) -> list[Key]:
     return [_key(row) for row in rows]
 
 
+def labels_of(connection: Connection) -> dict[str, str]:
+    """The labels of all keys by their ids, those that cannot be understood among them."""
+    if connection.row("select 1 from sqlite_schema where type = 'table' and name = 'keys'") is None:
+        return {}
+    return {
+        str(id_): str(label) for id_, label in connection.rows("select id, label from keys order by created_at, id")
+    }
+
+
 def add_key(connection: Connection, key: Key) -> None:
     """Keep a key."""
     connection.atomically([(KEYS_TABLE, ()), _added(key)])
@@ -102,22 +112,29 @@ def _added(key: Key) -> tuple[str, Sequence[str | None]]:
     )
 
 
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _STRANGE = 'the key "{}" in the catalog is not as Kura writes it; revoke it and make another'
 
 
 def _key(row: Row) -> Key:
     id_, hash_, label, tenant, user, databases, scopes, created_at, expires_at, revoked_at = row
+    texts, perhaps = (id_, hash_, label, scopes, created_at), (tenant, user, databases, expires_at, revoked_at)
+    usable = all(isinstance(text, str) for text in texts)
+    usable = usable and all(text is None or isinstance(text, str) for text in perhaps)
+    usable = usable and all(moment is None or _TIME.fullmatch(moment) for moment in (expires_at, revoked_at))
     try:
-        named: object = None if databases is None else json.loads(databases)
-    except (ValueError, TypeError):
-        named = databases
-    given = frozenset(str(scopes).split())
+        named: object = None if databases is None or not usable else json.loads(databases)
+    except (ValueError, RecursionError):
+        named, usable = None, False
     names = cast("list[object]", named) if isinstance(named, list) else []
-    if not (named is None or isinstance(named, list)) or not all(isinstance(name, str) for name in names):
-        raise StoreError(_STRANGE.format(id_))
-    if not given <= SCOPES:
-        raise StoreError(_STRANGE.format(id_))
-    return Key(
-        id_, hash_, label, tenant, user, None if named is None else frozenset(cast("list[str]", names)),
-        cast("frozenset[Scope]", given), created_at, expires_at, revoked_at,
-    )  # fmt: skip
+    usable = usable and (named is None or isinstance(named, list)) and all(isinstance(name, str) for name in names)
+    given = frozenset(str(scopes).split())
+    if usable and given <= SCOPES:
+        return Key(
+            id_, hash_, label, tenant, user, None if named is None else frozenset(cast("list[str]", names)),
+            cast("frozenset[Scope]", given), created_at, expires_at, revoked_at,
+        )  # fmt: skip
+    if isinstance(revoked_at, str):
+        # It opens nothing any more, whatever else is written there.
+        return Key(str(id_), "", databases=frozenset(), scopes=frozenset(), revoked_at=revoked_at)
+    raise StoreError(_STRANGE.format(id_))

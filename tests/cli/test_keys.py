@@ -328,3 +328,28 @@ def served(
         return asked(app, "GET", path, headers=headers).status_code
 
     return status
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("hash", b"x"), ("expires_at", b"5"), ("expires_at", "soon"), ("expires_at", "5"), ("label", b"x"),
+        ("tenant", b"x"), ("created_at", b"x"), ("databases", "[" * 100_000), ("scopes", "admin"),
+    ],
+)  # fmt: skip
+def test_a_row_that_nobody_of_ours_wrote_is_named_and_can_be_revoked(data_dir: Path, column: str, value: str | bytes):
+    _, good = made()
+    _, strange = made()
+    with Catalog(data_dir).writing() as connection:
+        connection.atomically([(f"update keys set {column} = ? where id = ?", (value, strange))])
+    assert f'the key "{strange}" in the catalog is not as Kura writes it' in str(ran("list").exception)
+    assert ran("revoke", strange).exit_code == 0
+    listed = ran("list", "--json")
+    assert listed.exit_code == 0
+    assert {key["id"]: key["valid"] for key in json.loads(listed.stdout)} == {good: True, strange: False}
+
+
+def test_the_name_of_a_database_is_composed_as_the_catalog_does_it(data_dir: Path):
+    name = made("--db", "cafe\u0301")[1]
+    assert kept(data_dir)[name].databases == frozenset({"caf\u00e9"})
+    assert ran("create", "x", "--db", "").exit_code != 0
